@@ -1,0 +1,27 @@
+# batchheap/Makefile
+
+MODULE_big = batchheap
+OBJS = \
+	$(WIN32RES) \
+	batchheap.o \
+	bhexec.o \
+	bhform.o \
+	bhindex.o \
+	bhload.o \
+	bhstats.o \
+	bhswitch.o
+
+EXTENSION = batchheap
+DATA = batchheap--1.0.sql
+PGFILEDESC = "batchheap - table access method for batched, frozen loads"
+
+REGRESS = $(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql)))
+ISOLATION = $(patsubst specs/%.spec,%,$(sort $(wildcard specs/*.spec)))
+ISOLATION_OPTS = --load-extension=batchheap
+TAP_TESTS = 1
+
+PG_CFLAGS = -Wall -Wextra -Werror -Wno-unused-parameter
+
+PG_CONFIG ?= pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)

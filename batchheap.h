@@ -1,0 +1,115 @@
+/*-------------------------------------------------------------------------
+ *
+ * batchheap.h
+ *		Declarations shared by the files of batchheap.
+ *
+ * batchheap.c	the handler, the callbacks that are ours, the settings
+ * bhload.c		a running load: its ring of rows, flushing, life and death
+ * bhform.c		forming a row in the ring, straight from its source slot
+ * bhexec.c		what we need to know of the executor
+ * bhindex.c	index builds, for which heapam wants to see its own routine
+ * bhswitch.c	switching a table between heap and batchheap in the catalog
+ * bhstats.c	the session's counters
+ *
+ * Copyright (c) 2026, the batchheap developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef BATCHHEAP_H
+#define BATCHHEAP_H
+
+#include "access/heapam.h"
+#include "access/tableam.h"
+#include "executor/tuptable.h"
+#include "utils/rel.h"
+
+/* batchheap.c */
+
+extern bool batchheap_enable;
+extern bool batchheap_freeze_on_load;
+extern int	batchheap_max_batch_rows;
+extern int	batchheap_max_batch_size;	/* kB */
+
+extern const TableAmRoutine *BhRoutine(void);
+
+/* bhload.c */
+
+/* Number of loads that are running in this backend */
+extern int	BhRunningLoads;
+
+extern void BhLoadInit(void);
+extern bool BhLoadInsert(Relation rel, TupleTableSlot *slot, CommandId cid,
+						 int options, BulkInsertState bistate);
+extern void BhLoadFinish(Relation rel);
+extern void BhFlushForWrite(Relation rel);
+extern void BhFlushForRead(Relation rel, Snapshot snapshot);
+extern bool BhLoadIsRunning(Oid relid);
+extern bool BhMayFreezeCopy(Relation rel);
+
+/* bhexec.c */
+
+extern int	BhExecutorDepth;
+
+extern void BhExecInit(void);
+
+/* bhform.c */
+
+/* How a row is laid out; made once per load, see bhform.c */
+typedef struct BhLayout BhLayout;
+
+/* What came of forming a row */
+typedef enum BhFormResult
+{
+	BH_FORMED,					/* the row is in the memory given */
+	BH_NO_ROOM,					/* it does not fit there */
+	BH_UNSUITED					/* it must be inserted from its slot */
+} BhFormResult;
+
+extern BhLayout *BhMakeLayout(TupleDesc tupdesc);
+extern BhFormResult BhFormRow(const BhLayout *layout, TupleTableSlot *slot,
+							  char *to, Size room, Size *len);
+
+/* bhindex.c */
+
+extern void BhIndexInit(void);
+extern double BhIndexBuildRangeScan(Relation table_rel, Relation index_rel,
+									struct IndexInfo *index_info,
+									bool allow_sync, bool anyvisible,
+									bool progress, BlockNumber start_blockno,
+									BlockNumber numblocks,
+									IndexBuildCallback callback,
+									void *callback_state, TableScanDesc scan);
+extern void BhIndexValidateScan(Relation table_rel, Relation index_rel,
+								struct IndexInfo *index_info,
+								Snapshot snapshot,
+								struct ValidateIndexState *state);
+
+/* bhstats.c */
+
+/*
+ * Counters of this session.  The order is that of their descriptions in
+ * bhstats.c.
+ */
+typedef enum BhCounter
+{
+	BH_LOADS,					/* loads that were batched */
+	BH_ROWS_BATCHED,			/* rows they wrote in batches */
+	BH_ROWS_FROZEN,				/* of these, rows written frozen */
+	BH_BATCHES,					/* batches they wrote */
+	BH_FORCED_FLUSHES,			/* batches written early, for a reader */
+	BH_ROWS_WHOLE,				/* rows of a load written one by one */
+	BH_COPY_ROWS,				/* rows that COPY batched */
+	BH_COPY_ROWS_FROZEN,		/* of these, rows written frozen */
+	BH_ROWS_SINGLE,				/* rows inserted singly: not a bulk command */
+	BH_ROWS_DISABLED,			/* ... batchheap.enable is off */
+	BH_ROWS_COPY_SINGLE,		/* ... COPY row by row */
+	BH_ROWS_NOT_PROVEN,			/* ... table not made by this command */
+	BH_ROWS_INDEXED,			/* ... table has indexes or triggers */
+	BH_NUM_COUNTERS
+} BhCounter;
+
+extern int64 BhCounters[BH_NUM_COUNTERS];
+
+#define BhCount(counter, n) (BhCounters[counter] += (n))
+
+#endif							/* BATCHHEAP_H */

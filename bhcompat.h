@@ -1,0 +1,75 @@
+/*-------------------------------------------------------------------------
+ *
+ * bhcompat.h
+ *		Where the server's interfaces differ between major versions.
+ *
+ * Everything that depends on PG_VERSION_NUM is here, so that the other files
+ * read the same on every version.
+ *
+ * Copyright (c) 2026, the batchheap developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef BHCOMPAT_H
+#define BHCOMPAT_H
+
+#include "access/hio.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_namespace.h"
+#include "storage/bufmgr.h"
+#include "utils/acl.h"
+#include "utils/rel.h"
+
+#if PG_VERSION_NUM < 150000
+#error "batchheap needs PostgreSQL 15 or later"
+#endif
+
+/*
+ * Subtransaction in which the relation last got a new file.  The rest of the
+ * name changed with RelFileLocator.
+ */
+#if PG_VERSION_NUM >= 160000
+#define BhNewFileSubid(rel)		((rel)->rd_newRelfilelocatorSubid)
+#else
+#define BhNewFileSubid(rel)		((rel)->rd_newRelfilenodeSubid)
+#endif
+
+/* Ownership tests became generic in 16 */
+#if PG_VERSION_NUM >= 160000
+#define BhOwnsRelation(relid, roleid) \
+	object_ownercheck(RelationRelationId, (relid), (roleid))
+#else
+#define BhOwnsRelation(relid, roleid) \
+	pg_class_ownercheck((relid), (roleid))
+#endif
+
+/* Parameters of ExecutorRun; 18 dropped one */
+#if PG_VERSION_NUM >= 180000
+#define BH_EXECUTOR_RUN_PARAMS \
+	QueryDesc *queryDesc, ScanDirection direction, uint64 count
+#define BH_EXECUTOR_RUN_ARGS queryDesc, direction, count
+#else
+#define BH_EXECUTOR_RUN_PARAMS \
+	QueryDesc *queryDesc, ScanDirection direction, uint64 count, \
+	bool execute_once
+#define BH_EXECUTOR_RUN_ARGS queryDesc, direction, count, execute_once
+#endif
+
+/*
+ * Let go of the page that a bulk insert state keeps pinned.
+ *
+ * ReleaseBulkInsertStatePin() would do, but from 16 on it also forgets the
+ * pages by which the relation has already been extended ahead of need; used
+ * between batches it would leave them empty in the middle of the table.
+ */
+static inline void
+BhReleasePin(BulkInsertStateData *bistate)
+{
+	if (BufferIsValid(bistate->current_buf))
+	{
+		ReleaseBuffer(bistate->current_buf);
+		bistate->current_buf = InvalidBuffer;
+	}
+}
+
+#endif							/* BHCOMPAT_H */

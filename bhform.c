@@ -1,0 +1,340 @@
+/*-------------------------------------------------------------------------
+ *
+ * bhform.c
+ *		Forming a row in the ring, straight from its source slot.
+ *
+ * heapam forms a row twice: the slot is materialized, which copies every
+ * value that is passed by reference, and a heap tuple is made of the copy.
+ * Here the tuple is laid out once, in memory of the caller's, from whatever
+ * the slot holds: values, a minimal tuple, or a heap tuple.
+ *
+ * What is laid out must not depend on anything that may be gone when the
+ * batch is written.  Expanded objects are therefore flattened.  A row that
+ * points to a TOAST table, or to a value elsewhere in memory, is not formed
+ * at all: fetching the value early and toasting it again later would copy it
+ * twice, and fetching it late may find that it no longer exists.  Such a row
+ * is reported as unsuited, and its insertion must not be deferred.
+ *
+ * Copyright (c) 2026, the batchheap developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/tupmacs.h"
+#include "utils/expandeddatum.h"
+
+#include "batchheap.h"
+
+/* What we need to know of a column to place its value */
+typedef struct BhColumn
+{
+	int16		len;			/* as attlen: bytes, -1 varlena, -2 cstring */
+	uint8		align;			/* bytes, a power of two */
+	bool		byval;
+	bool		packable;		/* may get a one-byte varlena header */
+} BhColumn;
+
+struct BhLayout
+{
+	int			natts;
+	bool		simple;			/* only fixed-length, by-value columns */
+	Size		simple_len;		/* then: length of a row without nulls */
+	uint8		hoff;			/* offset of the data of a row without nulls */
+	uint8		hoff_nulls;		/* and with nulls */
+	BhColumn	columns[FLEXIBLE_ARRAY_MEMBER];
+};
+
+/*
+ * Prepare to form rows of the given descriptor.
+ *
+ * The descriptor must be that of the relation the rows go to: its columns
+ * have the types of the source's, and its storage options decide how a value
+ * is packed.  Nothing refers to it afterwards.  The layout is allocated in the
+ * current memory context.
+ */
+BhLayout *
+BhMakeLayout(TupleDesc tupdesc)
+{
+	int			natts = tupdesc->natts;
+	BhLayout   *layout;
+	Size		off;
+
+	layout = palloc0(offsetof(BhLayout, columns) + natts * sizeof(BhColumn));
+	layout->natts = natts;
+	layout->hoff = MAXALIGN(SizeofHeapTupleHeader);
+	layout->hoff_nulls = MAXALIGN(SizeofHeapTupleHeader + BITMAPLEN(natts));
+	layout->simple = true;
+
+	off = layout->hoff;
+	for (int i = 0; i < natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(tupdesc, i);
+		BhColumn   *column = &layout->columns[i];
+
+		column->len = att->attlen;
+		column->align = att_align_nominal(1, att->attalign);
+		column->byval = att->attbyval;
+		column->packable = att->attlen == -1 &&
+			att->attstorage != TYPSTORAGE_PLAIN;
+
+		if (column->byval)
+			off = TYPEALIGN(column->align, off) + column->len;
+		else
+			layout->simple = false;
+	}
+	layout->simple_len = off;
+
+	return layout;
+}
+
+/*
+ * Store a by-value datum of len bytes.  The address is aligned for it.
+ */
+static inline void
+StoreByVal(char *to, Datum value, int len)
+{
+	switch (len)
+	{
+		case 1:
+			*(uint8 *) to = DatumGetUInt8(value);
+			break;
+		case 2:
+			*(uint16 *) to = DatumGetUInt16(value);
+			break;
+		case 4:
+			*(uint32 *) to = DatumGetUInt32(value);
+			break;
+		case sizeof(Datum):
+			*(Datum *) to = value;
+			break;
+		default:
+			elog(ERROR, "unsupported by-value length: %d", len);
+	}
+}
+
+/*
+ * Move *off up to a multiple of align, zeroing what is skipped: rows are laid
+ * out in memory that has been used before, and what it held must not get into
+ * the table.  Returns false if len more bytes would not fit in room then.
+ */
+static inline bool
+AlignTo(char *to, Size *off, uint8 align, Size len, Size room)
+{
+	Size		aligned = TYPEALIGN(align, *off);
+
+	if (unlikely(len > room || aligned > room - len))
+		return false;
+	while (*off < aligned)
+		to[(*off)++] = 0;
+	return true;
+}
+
+/*
+ * Fill in the header of a row laid out from values.
+ */
+static inline HeapTupleHeader
+StartRow(char *to, const BhLayout *layout, uint8 hoff)
+{
+	HeapTupleHeader tuphdr = (HeapTupleHeader) to;
+
+	memset(to, 0, hoff);
+	tuphdr->t_infomask2 = layout->natts;
+	tuphdr->t_hoff = hoff;
+	return tuphdr;
+}
+
+/*
+ * Lay out a row from the slot's values.
+ */
+static BhFormResult
+FormFromValues(const BhLayout *layout, TupleTableSlot *slot,
+			   char *to, Size room, Size *len)
+{
+	int			natts = layout->natts;
+	const Datum *values;
+	const bool *isnull;
+	bool		hasnull;
+	HeapTupleHeader tuphdr;
+	uint16		infomask = 0;
+	Size		off;
+
+	slot_getallattrs(slot);
+	values = slot->tts_values;
+	isnull = slot->tts_isnull;
+	hasnull = natts > 0 && memchr(isnull, true, natts) != NULL;
+
+	if (layout->simple && !hasnull)
+	{
+		if (unlikely(layout->simple_len > room))
+			return BH_NO_ROOM;
+
+		(void) StartRow(to, layout, layout->hoff);
+		off = layout->hoff;
+		for (int i = 0; i < natts; i++)
+		{
+			const BhColumn *column = &layout->columns[i];
+
+			(void) AlignTo(to, &off, column->align, column->len, room);
+			StoreByVal(to + off, values[i], column->len);
+			off += column->len;
+		}
+		*len = off;
+		return BH_FORMED;
+	}
+
+	off = hasnull ? layout->hoff_nulls : layout->hoff;
+	if (unlikely(off > room))
+		return BH_NO_ROOM;
+	tuphdr = StartRow(to, layout, off);
+
+	for (int i = 0; i < natts; i++)
+	{
+		const BhColumn *column = &layout->columns[i];
+
+		if (hasnull)
+		{
+			if (isnull[i])
+			{
+				infomask |= HEAP_HASNULL;
+				continue;
+			}
+			tuphdr->t_bits[i >> 3] |= 1 << (i & 7);
+		}
+
+		if (column->byval)
+		{
+			if (!AlignTo(to, &off, column->align, column->len, room))
+				return BH_NO_ROOM;
+			StoreByVal(to + off, values[i], column->len);
+			off += column->len;
+		}
+		else if (column->len == -1)
+		{
+			char	   *value = DatumGetPointer(values[i]);
+			Size		size;
+
+			infomask |= HEAP_HASVARWIDTH;
+			if (VARATT_IS_EXTERNAL(value))
+			{
+				ExpandedObjectHeader *eoh;
+
+				if (!VARATT_IS_EXTERNAL_EXPANDED(value))
+					return BH_UNSUITED;
+
+				eoh = DatumGetEOHP(values[i]);
+				size = EOH_get_flat_size(eoh);
+				if (!AlignTo(to, &off, column->align, size, room))
+					return BH_NO_ROOM;
+				EOH_flatten_into(eoh, to + off, size);
+			}
+			else if (VARATT_IS_SHORT(value))
+			{
+				size = VARSIZE_SHORT(value);
+				if (!AlignTo(to, &off, 1, size, room))
+					return BH_NO_ROOM;
+				memcpy(to + off, value, size);
+			}
+			else if (column->packable && VARATT_CAN_MAKE_SHORT(value))
+			{
+				size = VARATT_CONVERTED_SHORT_SIZE(value);
+				if (!AlignTo(to, &off, 1, size, room))
+					return BH_NO_ROOM;
+				SET_VARSIZE_SHORT(to + off, size);
+				memcpy(to + off + VARHDRSZ_SHORT, VARDATA(value),
+					   size - VARHDRSZ_SHORT);
+			}
+			else
+			{
+				size = VARSIZE(value);
+				if (!AlignTo(to, &off, column->align, size, room))
+					return BH_NO_ROOM;
+				memcpy(to + off, value, size);
+			}
+			off += size;
+		}
+		else
+		{
+			char	   *value = DatumGetPointer(values[i]);
+			Size		size = column->len;
+
+			if (column->len == -2)
+			{
+				infomask |= HEAP_HASVARWIDTH;
+				size = strlen(value) + 1;
+			}
+			if (!AlignTo(to, &off, column->align, size, room))
+				return BH_NO_ROOM;
+			memcpy(to + off, value, size);
+			off += size;
+		}
+	}
+
+	tuphdr->t_infomask = infomask;
+	*len = off;
+	return BH_FORMED;
+}
+
+/*
+ * Form the slot's row at "to", a MAXALIGNed address with room bytes.
+ *
+ * Sets *len to the row's length, header included, when it is formed.  The
+ * header has what the row's shape decides (number of columns, null bitmap,
+ * infomask); transaction ids, command id and line pointer are left to the
+ * insertion.  The slot is not changed: a tuple it points to, in a buffer or
+ * elsewhere, stays where it is.
+ *
+ * When the result is not BH_FORMED, the memory's contents are undefined.
+ */
+BhFormResult
+BhFormRow(const BhLayout *layout, TupleTableSlot *slot,
+		  char *to, Size room, Size *len)
+{
+	if (unlikely(slot->tts_tupleDescriptor->natts != layout->natts))
+		return BH_UNSUITED;
+
+	/*
+	 * Slots made for heap or minimal tuples may hold plain values all the
+	 * same (ALTER TABLE and COPY fill them so): what counts is whether there
+	 * is a tuple.
+	 */
+	if (TTS_IS_HEAPTUPLE(slot) || TTS_IS_BUFFERTUPLE(slot))
+	{
+		HeapTuple	tuple = ((HeapTupleTableSlot *) slot)->tuple;
+
+		if (tuple != NULL)
+		{
+			if (HeapTupleHasExternal(tuple))
+				return BH_UNSUITED;
+			if (tuple->t_len > room)
+				return BH_NO_ROOM;
+			memcpy(to, tuple->t_data, tuple->t_len);
+			*len = tuple->t_len;
+			return BH_FORMED;
+		}
+	}
+	else if (TTS_IS_MINIMALTUPLE(slot))
+	{
+		MinimalTuple mtup = ((MinimalTupleTableSlot *) slot)->mintuple;
+
+		if (mtup != NULL)
+		{
+			Size		size = mtup->t_len + MINIMAL_TUPLE_OFFSET;
+
+			if (mtup->t_infomask & HEAP_HASEXTERNAL)
+				return BH_UNSUITED;
+			if (size > room)
+				return BH_NO_ROOM;
+			memcpy(to + MINIMAL_TUPLE_OFFSET, mtup, mtup->t_len);
+			/* the length and padding that a heap tuple's header lacks */
+			memset(to, 0, offsetof(HeapTupleHeaderData, t_infomask2));
+			*len = size;
+			return BH_FORMED;
+		}
+	}
+	else if (!TTS_IS_VIRTUAL(slot))
+		return BH_UNSUITED;
+
+	return FormFromValues(layout, slot, to, room, len);
+}

@@ -1,0 +1,744 @@
+/*-------------------------------------------------------------------------
+ *
+ * bhload.c
+ *		A running load: its ring of rows, flushing, life and death.
+ *
+ * A load begins with the first row that a bulk command inserts into a table
+ * it has just made, and ends with the command's table_finish_bulk_insert().
+ * In between its rows are formed in the load's ring and written from there by
+ * heap_multi_insert(), a batch at a time.
+ *
+ * The rules that keep rows from being lost or doubled:
+ *
+ * - A load belongs to the subtransaction that inserts its rows, its owner.
+ *   The table was created there too, so the file vanishes if the owner aborts.
+ *   This is what makes it sound to write frozen rows, and to drop the load.
+ *
+ * - Whoever reads the table in this backend in the middle of the load has the
+ *   rows written that its snapshot would see.  If that happens in a
+ *   subtransaction of the owner, heap_multi_insert() can only write in the
+ *   subtransaction's name, which may yet abort.  Such a flush is provisional:
+ *   it writes plain rows and keeps them in the ring.  They are given up when
+ *   the subtransaction has committed into the owner, and are waiting to be
+ *   written again if it aborts.  No row is added meanwhile, since the command
+ *   that adds them goes on only when the subtransaction has ended.
+ *
+ * - A flush that fails leaves part of its batch behind.  When it was
+ *   provisional, that part aborts with its subtransaction; otherwise with the
+ *   owner.  Should neither happen, because someone swallowed the error, the
+ *   load refuses to go on.
+ *
+ * - A transaction, or a load's owner, that is about to commit with rows still
+ *   waiting gets an error: the rows' command broke the rule to finish.
+ *
+ * Copyright (c) 2026, the batchheap developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/xact.h"
+#include "commands/copy.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
+#include "utils/snapmgr.h"
+
+#include "batchheap.h"
+#include "bhcompat.h"
+
+/*
+ * A row of the ring.  heap_multi_insert() takes slots; it asks a slot for its
+ * heap tuple and sets tts_tableOid and tts_tid.  The slot operations below
+ * hand out the tuple as it is in the ring, without the copy that the server's
+ * own kinds of slot would make.
+ */
+typedef struct BhRow
+{
+	TupleTableSlot base;
+	HeapTupleData tuple;		/* t_data points into the ring's memory */
+} BhRow;
+
+typedef struct BhLoad
+{
+	struct BhLoad *next;
+
+	/* What identifies a row as belonging to this load */
+	Oid			relid;
+	BulkInsertState caller;		/* the caller's; never looked into */
+	CommandId	cid;
+	int			caller_options;
+	SubTransactionId owner;
+
+	/* How rows are written */
+	int			options;		/* of heap_multi_insert */
+	BulkInsertState bistate;	/* ours: the caller's dies before the end */
+	MemoryContext context;		/* all of the load */
+	MemoryContext batch_context;	/* what writing a batch allocates */
+
+	/* The ring */
+	BhLayout   *layout;
+	char	   *memory;
+	Size		size;			/* of memory, in bytes */
+	Size		used;
+	BhRow	   *rows;
+	TupleTableSlot **slots;		/* points to rows, for heap_multi_insert */
+	int			max_rows;
+	int			prepared_rows;	/* rows[] and slots[] filled in so far */
+	int			nrows;			/* rows waiting to be written */
+
+	/*
+	 * Subtransaction in which a flush is going on (or has failed), and the one
+	 * that has provisionally written the waiting rows.
+	 */
+	SubTransactionId flushing_in;
+	SubTransactionId written_in;
+
+	int64		total_rows;
+	int64		batches;
+} BhLoad;
+
+/* Running loads, the one that had a row last in front */
+static BhLoad *Loads = NULL;
+int			BhRunningLoads = 0;
+
+
+/* ------------------------------------------------------------------------
+ * The ring's slots
+ * ------------------------------------------------------------------------
+ */
+
+static void
+bh_slot_materialize(TupleTableSlot *slot)
+{
+	/* the row does not depend on anything but the ring */
+}
+
+static HeapTuple
+bh_slot_get_heap_tuple(TupleTableSlot *slot)
+{
+	return &((BhRow *) slot)->tuple;
+}
+
+static const TupleTableSlotOps BhSlotOps = {
+	.base_slot_size = sizeof(BhRow),
+	.materialize = bh_slot_materialize,
+	.get_heap_tuple = bh_slot_get_heap_tuple
+};
+
+/*
+ * An element of the ring before a row is in it.  There is no tuple descriptor:
+ * nobody takes these slots apart.
+ */
+static const BhRow EmptyRow = {
+	.base = {
+		.type = T_TupleTableSlot,
+		.tts_flags = TTS_FLAG_FIXED,
+		.tts_ops = &BhSlotOps
+	}
+};
+
+
+/* ------------------------------------------------------------------------
+ * Loads
+ * ------------------------------------------------------------------------
+ */
+
+/*
+ * Find the load of a relation, and put it in front.
+ */
+static BhLoad *
+FindLoad(Oid relid)
+{
+	for (BhLoad **link = &Loads; *link != NULL; link = &(*link)->next)
+	{
+		BhLoad	   *load = *link;
+
+		if (load->relid == relid)
+		{
+			*link = load->next;
+			load->next = Loads;
+			Loads = load;
+			return load;
+		}
+	}
+	return NULL;
+}
+
+/*
+ * Forget a load.  Buffers are not touched: a flush leaves none pinned, and
+ * the resource owner takes care of a flush that failed.
+ */
+static void
+DropLoad(BhLoad *load)
+{
+	for (BhLoad **link = &Loads; *link != NULL; link = &(*link)->next)
+	{
+		if (*link == load)
+		{
+			*link = load->next;
+			break;
+		}
+	}
+	BhRunningLoads--;
+	MemoryContextDelete(load->context);
+}
+
+/*
+ * Does the caller of tuple_insert make the table, and will it call
+ * table_finish_bulk_insert()?
+ *
+ * Not every caller with a bulk insert state finishes: COPY does not when it
+ * goes row by row, nor do extensions that were made after it.  Those that do
+ * are two.  ALTER TABLE and REFRESH fill a transient table, which relrewrite
+ * tells.  CREATE TABLE AS and its kin (and REFRESH again) are receivers of an
+ * executor's rows, which make their state when the executor starts them: it
+ * is in the executor's own memory context, and that is current, because
+ * receivers are called in it.  COPY has its state elsewhere and inserts in a
+ * context that is reset for every row.
+ *
+ * This needs no hook, and so holds for the statement that loads the library.
+ */
+static bool
+CallerFinishes(Relation rel, BulkInsertState bistate)
+{
+	if (rel->rd_rel->relrewrite != InvalidOid)
+		return true;
+
+	return strcmp(CurrentMemoryContext->name, "ExecutorState") == 0 &&
+		GetMemoryChunkContext(bistate) == CurrentMemoryContext;
+}
+
+/*
+ * May rows that are inserted like this wait in a ring?  If not, says which
+ * counter tells why.
+ */
+static bool
+MayBatch(Relation rel, int options, BulkInsertState bistate,
+		 BhCounter *refusal)
+{
+	if (!batchheap_enable)
+	{
+		*refusal = BH_ROWS_DISABLED;
+		return false;
+	}
+
+	if (error_context_stack != NULL &&
+		error_context_stack->callback == CopyFromErrorCallback)
+	{
+		*refusal = BH_ROWS_COPY_SINGLE;
+		return false;
+	}
+
+	/*
+	 * The index entries and the events of a trigger would need the rows' TIDs.
+	 */
+	if (rel->rd_rel->relhasindex || rel->trigdesc != NULL)
+	{
+		*refusal = BH_ROWS_INDEXED;
+		return false;
+	}
+
+	/*
+	 * Options other than these two ask for something we do not know to be
+	 * sound; and tables that pose as catalogs are for logical decoding to look
+	 * into, by rules of its own.
+	 */
+	if ((options & TABLE_INSERT_SKIP_FSM) == 0 ||
+		(options & ~(TABLE_INSERT_SKIP_FSM | TABLE_INSERT_FROZEN)) != 0 ||
+		(rel->rd_rel->relkind != RELKIND_RELATION &&
+		 rel->rd_rel->relkind != RELKIND_MATVIEW) ||
+		RelationIsUsedAsCatalogTable(rel) ||
+		rel->rd_createSubid != GetCurrentSubTransactionId() ||
+		!CallerFinishes(rel, bistate))
+	{
+		*refusal = BH_ROWS_NOT_PROVEN;
+		return false;
+	}
+
+	return true;
+}
+
+/*
+ * May rows of a new table be frozen, provided that the file vanishes with the
+ * subtransaction?
+ *
+ * A serializable transaction leaves its rows plain: to those who look at
+ * frozen rows there is no telling who wrote them, and a conflict would go
+ * unseen.
+ */
+static bool
+MayFreeze(void)
+{
+	return batchheap_enable && batchheap_freeze_on_load &&
+		!IsolationIsSerializable();
+}
+
+/*
+ * Begin a load with the first of its rows, in memory that lasts until the end
+ * of the transaction or of the load.
+ */
+static BhLoad *
+StartLoad(Relation rel, CommandId cid, int options, BulkInsertState bistate)
+{
+	MemoryContext context;
+	MemoryContext oldcontext;
+	BhLoad	   *load;
+
+	context = AllocSetContextCreate(TopTransactionContext,
+									"batchheap load",
+									ALLOCSET_DEFAULT_SIZES);
+	oldcontext = MemoryContextSwitchTo(context);
+
+	load = palloc0(sizeof(BhLoad));
+	load->relid = RelationGetRelid(rel);
+	load->caller = bistate;
+	load->cid = cid;
+	load->caller_options = options;
+	load->owner = GetCurrentSubTransactionId();
+
+	load->options = options;
+	if (MayFreeze())
+		load->options |= TABLE_INSERT_FROZEN;
+	load->bistate = GetBulkInsertState();
+	load->context = context;
+
+	load->layout = BhMakeLayout(RelationGetDescr(rel));
+	load->size = (Size) batchheap_max_batch_size * 1024;
+	load->memory = palloc(load->size);
+	load->max_rows = batchheap_max_batch_rows;
+	load->rows = palloc(load->max_rows * sizeof(BhRow));
+	load->slots = palloc(load->max_rows * sizeof(TupleTableSlot *));
+
+	/*
+	 * heap_multi_insert() allocates an array with a pointer to each tuple; let
+	 * that be in the block that the context keeps when it is reset.
+	 */
+	load->batch_context =
+		AllocSetContextCreate(context,
+							  "batchheap batch",
+							  load->max_rows * sizeof(HeapTuple) + 1024,
+							  Max(load->max_rows * sizeof(HeapTuple) + 1024,
+								  ALLOCSET_DEFAULT_INITSIZE),
+							  ALLOCSET_DEFAULT_MAXSIZE);
+
+	MemoryContextSwitchTo(oldcontext);
+
+	load->next = Loads;
+	Loads = load;
+	BhRunningLoads++;
+
+	return load;
+}
+
+/*
+ * Refuse to go on with a load of which a flush has failed.
+ */
+static void
+CheckNotBroken(const BhLoad *load, Relation rel)
+{
+	if (unlikely(load->flushing_in != InvalidSubTransactionId))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot continue to load table \"%s\" after an error",
+						RelationGetRelationName(rel)),
+				 errdetail("An error while rows were being written was ignored, so that some of them may be in the table and others not.")));
+}
+
+/*
+ * The waiting rows are in the table for good.
+ */
+static void
+RowsWritten(BhLoad *load)
+{
+	load->total_rows += load->nrows;
+	load->nrows = 0;
+	load->used = 0;
+}
+
+/*
+ * Write rows with heap_multi_insert, in the name of the current
+ * subtransaction and with the command id of the load.
+ */
+static void
+WriteBatch(BhLoad *load, Relation rel, TupleTableSlot **slots, int nslots)
+{
+	SubTransactionId subid = GetCurrentSubTransactionId();
+	int			options = load->options;
+	MemoryContext oldcontext;
+
+	/* only the owner's abort takes the file along */
+	if (subid != load->owner)
+		options &= ~TABLE_INSERT_FROZEN;
+
+	load->flushing_in = subid;
+
+	oldcontext = MemoryContextSwitchTo(load->batch_context);
+	heap_multi_insert(rel, slots, nslots, load->cid, options, load->bistate);
+
+	/*
+	 * The pin belongs to whatever resource owner is current, and that may end
+	 * before the load.
+	 */
+	BhReleasePin(load->bistate);
+	MemoryContextSwitchTo(oldcontext);
+	MemoryContextReset(load->batch_context);
+
+	load->flushing_in = InvalidSubTransactionId;
+
+	load->batches++;
+	BhCount(BH_BATCHES, 1);
+	BhCount(BH_ROWS_BATCHED, nslots);
+	if (options & TABLE_INSERT_FROZEN)
+		BhCount(BH_ROWS_FROZEN, nslots);
+}
+
+/*
+ * Write the waiting rows, if there are any that have not been written.
+ */
+static void
+FlushLoad(BhLoad *load, Relation rel)
+{
+	CheckNotBroken(load, rel);
+
+	if (load->nrows == 0 || load->written_in != InvalidSubTransactionId)
+		return;
+
+	WriteBatch(load, rel, load->slots, load->nrows);
+
+	if (GetCurrentSubTransactionId() == load->owner)
+		RowsWritten(load);
+	else
+		load->written_in = GetCurrentSubTransactionId();
+}
+
+/*
+ * Put a row into the ring, or write it at once, after those before it.
+ */
+static void
+AddRow(BhLoad *load, Relation rel, TupleTableSlot *slot)
+{
+	BhFormResult result;
+	BhRow	   *row;
+	char	   *to;
+	Size		len;
+
+	CheckNotBroken(load, rel);
+	if (unlikely(load->written_in != InvalidSubTransactionId))
+		elog(ERROR, "subtransaction has not ended");
+
+	for (;;)
+	{
+		to = load->memory + load->used;
+		result = BhFormRow(load->layout, slot, to, load->size - load->used,
+						   &len);
+		if (likely(result == BH_FORMED))
+			break;
+
+		/* make room, once */
+		FlushLoad(load, rel);
+		if (result == BH_UNSUITED || to == load->memory)
+		{
+			WriteBatch(load, rel, &slot, 1);
+			load->total_rows++;
+			BhCount(BH_ROWS_WHOLE, 1);
+			return;
+		}
+	}
+
+	row = &load->rows[load->nrows];
+	if (unlikely(load->nrows == load->prepared_rows))
+	{
+		memcpy(row, &EmptyRow, sizeof(BhRow));
+		load->slots[load->prepared_rows++] = &row->base;
+	}
+	row->tuple.t_data = (HeapTupleHeader) to;
+	row->tuple.t_len = len;
+
+	load->nrows++;
+	load->used += MAXALIGN(len);
+
+	if (load->nrows == load->max_rows || load->used >= load->size)
+		FlushLoad(load, rel);
+}
+
+/*
+ * Take a row of a bulk insertion into the ring of its load, which begins if
+ * it is the first one.
+ *
+ * Arguments as for table_tuple_insert(); bistate is not NULL.  Returns false,
+ * having done nothing, if the row is not for a ring.  Otherwise the row will
+ * be written, at the latest by BhLoadFinish(), or an error be raised.  The
+ * slot is left without a valid TID.
+ */
+bool
+BhLoadInsert(Relation rel, TupleTableSlot *slot, CommandId cid, int options,
+			 BulkInsertState bistate)
+{
+	BhLoad	   *load = Loads;
+
+	if (load == NULL || load->relid != RelationGetRelid(rel))
+		load = FindLoad(RelationGetRelid(rel));
+
+	if (unlikely(load == NULL))
+	{
+		BhCounter	refusal;
+
+		if (!MayBatch(rel, options, bistate, &refusal))
+		{
+			BhCount(refusal, 1);
+			return false;
+		}
+		load = StartLoad(rel, cid, options, bistate);
+		BhCount(BH_LOADS, 1);
+	}
+	else if (unlikely(load->caller != bistate ||
+					  load->cid != cid ||
+					  load->caller_options != options ||
+					  load->owner != GetCurrentSubTransactionId()))
+	{
+		/* someone else, inserting into the table in the middle of the load */
+		BhCount(BH_ROWS_NOT_PROVEN, 1);
+		return false;
+	}
+
+	AddRow(load, rel, slot);
+
+	slot->tts_tableOid = RelationGetRelid(rel);
+	ItemPointerSetInvalid(&slot->tts_tid);
+	return true;
+}
+
+/*
+ * Write the rows that wait for this relation, if any, because another row
+ * comes after them.
+ */
+void
+BhFlushForWrite(Relation rel)
+{
+	BhLoad	   *load = FindLoad(RelationGetRelid(rel));
+
+	if (load != NULL && load->nrows > 0)
+	{
+		BhCount(BH_FORCED_FLUSHES, 1);
+		FlushLoad(load, rel);
+	}
+}
+
+/*
+ * Write the rows that wait for this relation, if any, because a reader with
+ * this snapshot should see them.  NULL stands for the active snapshot.
+ *
+ * A reader whose snapshot was taken before the load's command began sees none
+ * of its rows; functions that are not volatile read with the snapshot of the
+ * query that calls them, and are such readers.
+ */
+void
+BhFlushForRead(Relation rel, Snapshot snapshot)
+{
+	BhLoad	   *load = FindLoad(RelationGetRelid(rel));
+
+	if (load == NULL || load->nrows == 0)
+		return;
+
+	/*
+	 * heap_multi_insert() itself asks for the relation's size.
+	 */
+	if (load->flushing_in == GetCurrentSubTransactionId())
+		return;
+
+	if (snapshot == NULL && ActiveSnapshotSet())
+		snapshot = GetActiveSnapshot();
+	if (snapshot != NULL && IsMVCCSnapshot(snapshot) &&
+		snapshot->curcid <= load->cid)
+		return;
+
+	BhCount(BH_FORCED_FLUSHES, 1);
+	FlushLoad(load, rel);
+}
+
+/*
+ * End the load of this relation, if there is one: write what waits, and let
+ * go of everything.
+ *
+ * A nested command that fills the same table from within the load finishes
+ * too.  That does no harm: the rows that still come begin another load.  In a
+ * subtransaction it must not end the load, whose rows are not for it to write.
+ */
+void
+BhLoadFinish(Relation rel)
+{
+	BhLoad	   *load = FindLoad(RelationGetRelid(rel));
+
+	if (load == NULL)
+		return;
+
+	FlushLoad(load, rel);
+	if (load->owner != GetCurrentSubTransactionId())
+		return;
+
+	ereport(DEBUG1,
+			(errmsg_internal("batchheap: " INT64_FORMAT " rows loaded into \"%s\" in " INT64_FORMAT " batches, %s",
+							 load->total_rows,
+							 RelationGetRelationName(rel),
+							 load->batches,
+							 (load->options & TABLE_INSERT_FROZEN) ?
+							 "frozen" : "not frozen")));
+	DropLoad(load);
+}
+
+/*
+ * Is a load of this relation going on in this backend?
+ */
+bool
+BhLoadIsRunning(Oid relid)
+{
+	return FindLoad(relid) != NULL;
+}
+
+
+/* ------------------------------------------------------------------------
+ * Freezing what COPY inserts
+ * ------------------------------------------------------------------------
+ */
+
+/*
+ * May rows that are now inserted into this relation be written frozen, even
+ * though nobody asked for it?
+ *
+ * These are the conditions of COPY FREEZE: the file vanishes with the current
+ * subtransaction, and there is no cursor or snapshot in this session that
+ * could come upon the rows although it is older.  One more: COPY FREEZE takes
+ * the user's word for it when it is run by a function within a query, whose
+ * own snapshot must not see the rows; we do not.
+ */
+bool
+BhMayFreezeCopy(Relation rel)
+{
+	SubTransactionId subid = GetCurrentSubTransactionId();
+
+	if (rel->rd_createSubid != subid && BhNewFileSubid(rel) != subid)
+		return false;
+	if (!MayFreeze() || BhExecutorDepth > 0)
+		return false;
+
+	/* the catalog snapshot is registered, but is nobody's */
+	InvalidateCatalogSnapshot();
+	return ThereAreNoPriorRegisteredSnapshots() && ThereAreNoReadyPortals();
+}
+
+
+/* ------------------------------------------------------------------------
+ * Ends of transactions and subtransactions
+ * ------------------------------------------------------------------------
+ */
+
+static void
+ReportUnfinished(const BhLoad *load)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INTERNAL_ERROR),
+			 errmsg("%d rows for the table with OID %u have not been written",
+					load->nrows, load->relid),
+			 errdetail("The command that inserted them in bulk did not say that it had finished."),
+			 errhint("Set batchheap.enable to off for this command, and report the extension that it belongs to.")));
+}
+
+static void
+AtXactEvent(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
+			for (BhLoad *load = Loads; load != NULL; load = load->next)
+			{
+				if (load->nrows > 0)
+					ReportUnfinished(load);
+			}
+			break;
+
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PREPARE:
+		case XACT_EVENT_ABORT:
+			while (Loads != NULL)
+				DropLoad(Loads);
+			break;
+
+		default:
+			break;
+	}
+}
+
+static void
+AtSubXactEvent(SubXactEvent event, SubTransactionId subid,
+			   SubTransactionId parent, void *arg)
+{
+	BhLoad	   *next;
+
+	if (likely(BhRunningLoads == 0))
+		return;
+
+	for (BhLoad *load = Loads; load != NULL; load = next)
+	{
+		next = load->next;
+
+		switch (event)
+		{
+			case SUBXACT_EVENT_PRE_COMMIT_SUB:
+				if (load->owner == subid && load->nrows > 0)
+					ReportUnfinished(load);
+				break;
+
+			case SUBXACT_EVENT_COMMIT_SUB:
+				if (load->owner == subid)
+					DropLoad(load);
+				else if (load->written_in == subid)
+				{
+					load->written_in = parent;
+					if (parent == load->owner)
+					{
+						load->written_in = InvalidSubTransactionId;
+						RowsWritten(load);
+					}
+				}
+				break;
+
+			case SUBXACT_EVENT_ABORT_SUB:
+
+				/*
+				 * Subtransactions are numbered as they begin, so those that
+				 * have committed into the aborted one have greater numbers.
+				 */
+				if (load->owner >= subid)
+				{
+					DropLoad(load);
+					break;
+				}
+				if (load->flushing_in >= subid)
+				{
+					/* its pin has gone with the resource owner, or will */
+					load->bistate->current_buf = InvalidBuffer;
+					MemoryContextReset(load->batch_context);
+					load->flushing_in = InvalidSubTransactionId;
+				}
+				if (load->written_in >= subid)
+					load->written_in = InvalidSubTransactionId;
+				break;
+
+			default:
+				break;
+		}
+	}
+}
+
+/*
+ * Called once, when the library is loaded.
+ */
+void
+BhLoadInit(void)
+{
+	RegisterXactCallback(AtXactEvent, NULL);
+	RegisterSubXactCallback(AtSubXactEvent, NULL);
+}

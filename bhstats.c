@@ -1,0 +1,80 @@
+/*-------------------------------------------------------------------------
+ *
+ * bhstats.c
+ *		The session's counters.
+ *
+ * They answer whether a statement was batched and, if not, why.  They count
+ * what was done, whether or not the transaction committed.
+ *
+ * Copyright (c) 2026, the batchheap developers
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+#include "utils/tuplestore.h"
+
+#include "batchheap.h"
+
+PG_FUNCTION_INFO_V1(batchheap_counters);
+PG_FUNCTION_INFO_V1(batchheap_counters_reset);
+
+int64		BhCounters[BH_NUM_COUNTERS];
+
+static const struct
+{
+	const char *name;
+	const char *description;
+}			descriptions[BH_NUM_COUNTERS] =
+{
+	[BH_LOADS] = {"loads", "commands that were batched"},
+	[BH_ROWS_BATCHED] = {"rows_batched", "rows they wrote"},
+	[BH_ROWS_FROZEN] = {"rows_frozen", "of these, rows written frozen"},
+	[BH_BATCHES] = {"batches", "batches they wrote"},
+	[BH_FORCED_FLUSHES] = {"forced_flushes", "batches written early, because the table was read or written meanwhile"},
+	[BH_ROWS_WHOLE] = {"rows_whole", "of their rows, those that made a batch alone: too large, or with values stored elsewhere"},
+	[BH_COPY_ROWS] = {"copy_rows", "rows that COPY batched"},
+	[BH_COPY_ROWS_FROZEN] = {"copy_rows_frozen", "of these, rows written frozen"},
+	[BH_ROWS_SINGLE] = {"single_rows_dml", "rows inserted singly: not a bulk command"},
+	[BH_ROWS_DISABLED] = {"single_rows_disabled", "rows inserted singly: batchheap.enable is off"},
+	[BH_ROWS_COPY_SINGLE] = {"single_rows_copy", "rows inserted singly: COPY went row by row"},
+	[BH_ROWS_NOT_PROVEN] = {"single_rows_not_new", "rows inserted singly: the table was not made by this command"},
+	[BH_ROWS_INDEXED] = {"single_rows_indexed", "rows inserted singly: the table has an index or a trigger"},
+};
+
+/*
+ * batchheap_counters() returns a row for each counter.
+ */
+Datum
+batchheap_counters(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+
+	for (int i = 0; i < BH_NUM_COUNTERS; i++)
+	{
+		Datum		values[3];
+		bool		nulls[3] = {false, false, false};
+
+		values[0] = CStringGetTextDatum(descriptions[i].name);
+		values[1] = Int64GetDatum(BhCounters[i]);
+		values[2] = CStringGetTextDatum(descriptions[i].description);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+
+	return (Datum) 0;
+}
+
+/*
+ * batchheap_counters_reset() sets all counters to zero.
+ */
+Datum
+batchheap_counters_reset(PG_FUNCTION_ARGS)
+{
+	memset(BhCounters, 0, sizeof(BhCounters));
+	PG_RETURN_VOID();
+}
