@@ -9,7 +9,8 @@ OBJS = \
 	bhindex.o \
 	bhload.o \
 	bhstats.o \
-	bhswitch.o
+	bhswitch.o \
+	bhtoast.o
 
 EXTENSION = batchheap
 DATA = batchheap--1.0.sql

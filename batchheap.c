@@ -139,7 +139,10 @@ batchheap_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
 
 	BhCount(BH_COPY_ROWS, nslots);
 	if (options & TABLE_INSERT_FROZEN)
+	{
+		BhMarkToastPages(rel, false);
 		BhCount(BH_COPY_ROWS_FROZEN, nslots);
+	}
 }
 
 /*
@@ -150,6 +153,8 @@ static void
 batchheap_finish_bulk_insert(Relation rel, int options)
 {
 	BhLoadFinish(rel);
+	if (BhMayFreezeCopy(rel))
+		BhMarkToastPages(rel, true);
 }
 
 

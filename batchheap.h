@@ -9,6 +9,7 @@
  * bhexec.c		what we need to know of the executor
  * bhindex.c	index builds, for which heapam wants to see its own routine
  * bhswitch.c	switching a table between heap and batchheap in the catalog
+ * bhtoast.c	marking TOAST pages all-visible
  * bhstats.c	the session's counters
  *
  * Copyright (c) 2026, the batchheap developers
@@ -84,10 +85,15 @@ extern void BhIndexValidateScan(Relation table_rel, Relation index_rel,
 								Snapshot snapshot,
 								struct ValidateIndexState *state);
 
+/* bhtoast.c */
+
+extern void BhMarkToastPages(Relation rel, bool finished);
+
 /* bhstats.c */
 
 /*
  * Counters of this session.  The order is that of their descriptions in
+ * bhtoast.c	marking TOAST pages all-visible
  * bhstats.c.
  */
 typedef enum BhCounter

@@ -347,12 +347,20 @@ CheckNotBroken(const BhLoad *load, Relation rel)
 }
 
 /*
- * The waiting rows are in the table for good.
+ * Rows are in the table as far as the owner is concerned.
  */
 static void
-RowsWritten(BhLoad *load)
+CountRows(BhLoad *load, int nrows, bool frozen)
 {
-	load->total_rows += load->nrows;
+	load->total_rows += nrows;
+	BhCount(BH_ROWS_BATCHED, nrows);
+	if (frozen)
+		BhCount(BH_ROWS_FROZEN, nrows);
+}
+
+static void
+EmptyRing(BhLoad *load)
+{
 	load->nrows = 0;
 	load->used = 0;
 }
@@ -382,6 +390,8 @@ WriteBatch(BhLoad *load, Relation rel, TupleTableSlot **slots, int nslots)
 	 * before the load.
 	 */
 	BhReleasePin(load->bistate);
+	if (options & TABLE_INSERT_FROZEN)
+		BhMarkToastPages(rel, false);
 	MemoryContextSwitchTo(oldcontext);
 	MemoryContextReset(load->batch_context);
 
@@ -389,28 +399,29 @@ WriteBatch(BhLoad *load, Relation rel, TupleTableSlot **slots, int nslots)
 
 	load->batches++;
 	BhCount(BH_BATCHES, 1);
-	BhCount(BH_ROWS_BATCHED, nslots);
-	if (options & TABLE_INSERT_FROZEN)
-		BhCount(BH_ROWS_FROZEN, nslots);
+	if (subid == load->owner)
+		CountRows(load, nslots, (options & TABLE_INSERT_FROZEN) != 0);
 }
 
 /*
- * Write the waiting rows, if there are any that have not been written.
+ * Write the waiting rows.  Returns false if there are none, or none that have
+ * not been written provisionally.
  */
-static void
+static bool
 FlushLoad(BhLoad *load, Relation rel)
 {
 	CheckNotBroken(load, rel);
 
 	if (load->nrows == 0 || load->written_in != InvalidSubTransactionId)
-		return;
+		return false;
 
 	WriteBatch(load, rel, load->slots, load->nrows);
 
 	if (GetCurrentSubTransactionId() == load->owner)
-		RowsWritten(load);
+		EmptyRing(load);
 	else
 		load->written_in = GetCurrentSubTransactionId();
+	return true;
 }
 
 /*
@@ -441,7 +452,6 @@ AddRow(BhLoad *load, Relation rel, TupleTableSlot *slot)
 		if (result == BH_UNSUITED || to == load->memory)
 		{
 			WriteBatch(load, rel, &slot, 1);
-			load->total_rows++;
 			BhCount(BH_ROWS_WHOLE, 1);
 			return;
 		}
@@ -519,11 +529,8 @@ BhFlushForWrite(Relation rel)
 {
 	BhLoad	   *load = FindLoad(RelationGetRelid(rel));
 
-	if (load != NULL && load->nrows > 0)
-	{
+	if (load != NULL && FlushLoad(load, rel))
 		BhCount(BH_FORCED_FLUSHES, 1);
-		FlushLoad(load, rel);
-	}
 }
 
 /*
@@ -554,8 +561,8 @@ BhFlushForRead(Relation rel, Snapshot snapshot)
 		snapshot->curcid <= load->cid)
 		return;
 
-	BhCount(BH_FORCED_FLUSHES, 1);
-	FlushLoad(load, rel);
+	if (FlushLoad(load, rel))
+		BhCount(BH_FORCED_FLUSHES, 1);
 }
 
 /*
@@ -577,6 +584,9 @@ BhLoadFinish(Relation rel)
 	FlushLoad(load, rel);
 	if (load->owner != GetCurrentSubTransactionId())
 		return;
+
+	if (load->options & TABLE_INSERT_FROZEN)
+		BhMarkToastPages(rel, true);
 
 	ereport(DEBUG1,
 			(errmsg_internal("batchheap: " INT64_FORMAT " rows loaded into \"%s\" in " INT64_FORMAT " batches, %s",
@@ -700,7 +710,8 @@ AtSubXactEvent(SubXactEvent event, SubTransactionId subid,
 					if (parent == load->owner)
 					{
 						load->written_in = InvalidSubTransactionId;
-						RowsWritten(load);
+						CountRows(load, load->nrows, false);
+						EmptyRing(load);
 					}
 				}
 				break;
