@@ -33,6 +33,7 @@ void		_PG_init(void);
 
 /* Settings */
 bool		batchheap_enable = true;
+bool		batchheap_batch_insert = true;
 bool		batchheap_freeze_on_load = true;
 int			batchheap_max_batch_rows;
 int			batchheap_max_batch_size;
@@ -113,8 +114,8 @@ batchheap_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid,
 		if (BhLoadInsert(rel, slot, cid, options, bistate))
 			return;
 	}
-	else
-		BhCount(BH_ROWS_SINGLE, 1);
+	else if (BhLoadInsertStatement(rel, slot, cid, options))
+		return;
 
 	/* rows of a running load come first, as they did in time */
 	if (unlikely(BhRunningLoads > 0))
@@ -133,7 +134,7 @@ batchheap_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
 	if (unlikely(BhRunningLoads > 0))
 		BhFlushForWrite(rel);
 
-	if (BhMayFreezeCopy(rel))
+	if (BhMayFreezeUnasked(rel))
 		options |= TABLE_INSERT_FROZEN;
 	heapam->multi_insert(rel, slots, nslots, cid, options, bistate);
 
@@ -153,7 +154,7 @@ static void
 batchheap_finish_bulk_insert(Relation rel, int options)
 {
 	BhLoadFinish(rel);
-	if (BhMayFreezeCopy(rel))
+	if (BhMayFreezeUnasked(rel))
 		BhMarkToastPages(rel, true);
 }
 
@@ -234,6 +235,15 @@ _PG_init(void)
 							 "Loads rows of bulk commands in batches.",
 							 "When off, batchheap tables behave as heap tables in every respect.",
 							 &batchheap_enable,
+							 true,
+							 PGC_USERSET,
+							 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("batchheap.batch_insert",
+							 "Inserts rows of INSERT ... SELECT in batches.",
+							 "Only where no one can tell the difference.",
+							 &batchheap_batch_insert,
 							 true,
 							 PGC_USERSET,
 							 0,

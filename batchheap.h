@@ -6,7 +6,7 @@
  * batchheap.c	the handler, the callbacks that are ours, the settings
  * bhload.c		a running load: its ring of rows, flushing, life and death
  * bhform.c		forming a row in the ring, straight from its source slot
- * bhexec.c		what we need to know of the executor
+ * bhexec.c		executor hooks: which statements have their INSERTs batched
  * bhindex.c	index builds, for which heapam wants to see its own routine
  * bhswitch.c	switching a table between heap and batchheap in the catalog
  * bhtoast.c	marking TOAST pages all-visible
@@ -27,11 +27,64 @@
 /* batchheap.c */
 
 extern bool batchheap_enable;
+extern bool batchheap_batch_insert;
 extern bool batchheap_freeze_on_load;
 extern int	batchheap_max_batch_rows;
 extern int	batchheap_max_batch_size;	/* kB */
 
 extern const TableAmRoutine *BhRoutine(void);
+
+/* bhstats.c */
+
+/*
+ * Counters of this session, described in bhstats.c.
+ */
+typedef enum BhCounter
+{
+	BH_LOADS,					/* loads that were batched */
+	BH_ROWS_BATCHED,			/* rows they wrote in batches */
+	BH_ROWS_FROZEN,				/* of these, rows written frozen */
+	BH_BATCHES,					/* batches they wrote */
+	BH_FORCED_FLUSHES,			/* batches written early, for a reader */
+	BH_ROWS_WHOLE,				/* rows of a load written one by one */
+	BH_COPY_ROWS,				/* rows that COPY batched */
+	BH_COPY_ROWS_FROZEN,		/* of these, rows written frozen */
+	BH_ROWS_SINGLE,				/* rows inserted singly: too few to matter */
+	BH_ROWS_DISABLED,			/* ... batchheap.enable is off */
+	BH_ROWS_COPY_SINGLE,		/* ... COPY row by row */
+	BH_ROWS_NOT_PROVEN,			/* ... table not made by this command */
+	BH_ROWS_INDEXED,			/* ... table has indexes or triggers */
+	BH_ROWS_FEATURE,			/* ... the statement looks at its rows again */
+	BH_ROWS_VOLATILE,			/* ... it calls a volatile function */
+	BH_NUM_COUNTERS
+} BhCounter;
+
+extern const char *BhCounterReason(BhCounter counter);
+
+extern int64 BhCounters[BH_NUM_COUNTERS];
+
+#define BhCount(counter, n) (BhCounters[counter] += (n))
+
+/* bhexec.c */
+
+/*
+ * An executor run, and what was decided about the rows that it inserts.  It is
+ * on the C stack of the hook that made it.
+ */
+typedef struct BhFrame
+{
+	struct BhFrame *outer;
+	Oid			target;			/* table whose rows are batched, if valid */
+	CommandId	cid;			/* command id they come with */
+	bool		freeze;			/* they are written frozen */
+	bool		first_alone;	/* the next row is the first, and not batched */
+	bool		loading;		/* a load has begun */
+	BhCounter	refusal;		/* counter of rows that are not batched */
+} BhFrame;
+
+extern BhFrame *BhCurrentFrame;
+
+extern void BhExecInit(void);
 
 /* bhload.c */
 
@@ -41,17 +94,13 @@ extern int	BhRunningLoads;
 extern void BhLoadInit(void);
 extern bool BhLoadInsert(Relation rel, TupleTableSlot *slot, CommandId cid,
 						 int options, BulkInsertState bistate);
+extern bool BhLoadInsertStatement(Relation rel, TupleTableSlot *slot,
+								  CommandId cid, int options);
 extern void BhLoadFinish(Relation rel);
+extern void BhLoadFinishStatement(BhFrame *frame, Relation rel);
 extern void BhFlushForWrite(Relation rel);
 extern void BhFlushForRead(Relation rel, Snapshot snapshot);
-extern bool BhLoadIsRunning(Oid relid);
-extern bool BhMayFreezeCopy(Relation rel);
-
-/* bhexec.c */
-
-extern int	BhExecutorDepth;
-
-extern void BhExecInit(void);
+extern bool BhMayFreezeUnasked(Relation rel);
 
 /* bhform.c */
 
@@ -88,34 +137,5 @@ extern void BhIndexValidateScan(Relation table_rel, Relation index_rel,
 /* bhtoast.c */
 
 extern void BhMarkToastPages(Relation rel, bool finished);
-
-/* bhstats.c */
-
-/*
- * Counters of this session.  The order is that of their descriptions in
- * bhtoast.c	marking TOAST pages all-visible
- * bhstats.c.
- */
-typedef enum BhCounter
-{
-	BH_LOADS,					/* loads that were batched */
-	BH_ROWS_BATCHED,			/* rows they wrote in batches */
-	BH_ROWS_FROZEN,				/* of these, rows written frozen */
-	BH_BATCHES,					/* batches they wrote */
-	BH_FORCED_FLUSHES,			/* batches written early, for a reader */
-	BH_ROWS_WHOLE,				/* rows of a load written one by one */
-	BH_COPY_ROWS,				/* rows that COPY batched */
-	BH_COPY_ROWS_FROZEN,		/* of these, rows written frozen */
-	BH_ROWS_SINGLE,				/* rows inserted singly: not a bulk command */
-	BH_ROWS_DISABLED,			/* ... batchheap.enable is off */
-	BH_ROWS_COPY_SINGLE,		/* ... COPY row by row */
-	BH_ROWS_NOT_PROVEN,			/* ... table not made by this command */
-	BH_ROWS_INDEXED,			/* ... table has indexes or triggers */
-	BH_NUM_COUNTERS
-} BhCounter;
-
-extern int64 BhCounters[BH_NUM_COUNTERS];
-
-#define BhCount(counter, n) (BhCounters[counter] += (n))
 
 #endif							/* BATCHHEAP_H */

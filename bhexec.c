@@ -1,7 +1,18 @@
 /*-------------------------------------------------------------------------
  *
  * bhexec.c
- *		What we need to know of the executor.
+ *		Executor hooks: which statements may have their INSERTs batched.
+ *
+ * A row that INSERT hands to tuple_insert looks the same whether it comes
+ * alone or with a million others, and what the executor does with it
+ * afterwards (index entries, triggers, RETURNING) cannot be seen from there.
+ * So the decision is made here, once for each statement, when its executor
+ * runs; and the rows are all written when the run ends, before triggers for
+ * the statement fire.
+ *
+ * If the library is loaded in the middle of a statement, as the first use of a
+ * batchheap table may do, that statement has no frame below and its rows are
+ * inserted as heap does.
  *
  * Copyright (c) 2026, the batchheap developers
  *
@@ -9,34 +20,467 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "catalog/pg_aggregate.h"
+#include "catalog/pg_proc.h"
 #include "executor/executor.h"
+#include "nodes/nodeFuncs.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+#include "utils/typcache.h"
 
 #include "batchheap.h"
 #include "bhcompat.h"
 
-/*
- * Number of executor runs that are going on, one within the other.  Zero in a
- * utility command that no query has called.
- */
-int			BhExecutorDepth = 0;
+/* The innermost executor run that is going on */
+BhFrame    *BhCurrentFrame = NULL;
 
 static ExecutorRun_hook_type prev_ExecutorRun = NULL;
 static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
 
+/* What is looked for in a statement's expressions */
+typedef struct BhFunctions
+{
+	bool		volatiles;		/* volatile, and not known to be harmless */
+	bool		readers;		/* might read a table all the same */
+} BhFunctions;
+
+static bool LookAtExpr(Node *node, BhFunctions *found);
+
+/*
+ * Built-in functions that are volatile but take no interest in any table.
+ */
+static bool
+IsHarmless(Oid funcid)
+{
+	static const char *const harmless[] = {
+		"clock_timestamp", "gen_random_uuid", "nextval", "random",
+		"random_normal", "timeofday", "uuidv4", "uuidv7"
+	};
+	const char *name;
+
+	if (funcid >= FirstGenbkiObjectId)
+		return false;
+
+	name = get_func_name(funcid);
+	for (size_t i = 0; name != NULL && i < lengthof(harmless); i++)
+	{
+		if (strcmp(name, harmless[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Note what a function may do.  Returns true to end the search.
+ *
+ * A stable function reads with the snapshot of the statement that calls it,
+ * which does not see that statement's rows, unless they are frozen.
+ */
+static bool
+LookAtFunction(Oid funcid, void *context)
+{
+	BhFunctions *found = context;
+
+	switch (func_volatile(funcid))
+	{
+		case PROVOLATILE_VOLATILE:
+			if (!IsHarmless(funcid))
+			{
+				found->volatiles = true;
+				return true;
+			}
+			break;
+		case PROVOLATILE_STABLE:
+			if (funcid >= FirstGenbkiObjectId)
+				found->readers = true;
+			break;
+		default:
+			break;
+	}
+	return false;
+}
+
+/*
+ * The functions that an aggregate is made of.  It is marked immutable itself
+ * whatever they are.
+ */
+static bool
+LookAtAggregate(Oid aggfnoid, BhFunctions *found)
+{
+	HeapTuple	tuple;
+	Form_pg_aggregate form;
+	Oid			parts[8];
+	bool		stop = false;
+
+	if (aggfnoid < FirstGenbkiObjectId)
+		return false;
+
+	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggfnoid));
+	if (!HeapTupleIsValid(tuple))
+		return false;			/* a plain window function */
+
+	form = (Form_pg_aggregate) GETSTRUCT(tuple);
+	parts[0] = form->aggtransfn;
+	parts[1] = form->aggfinalfn;
+	parts[2] = form->aggcombinefn;
+	parts[3] = form->aggserialfn;
+	parts[4] = form->aggdeserialfn;
+	parts[5] = form->aggmtransfn;
+	parts[6] = form->aggminvtransfn;
+	parts[7] = form->aggmfinalfn;
+	ReleaseSysCache(tuple);
+
+	for (size_t i = 0; i < lengthof(parts) && !stop; i++)
+	{
+		if (OidIsValid(parts[i]))
+			stop = LookAtFunction(parts[i], found);
+	}
+	return stop;
+}
+
+/*
+ * The constraints of a domain that a value is made one of.
+ */
+static bool
+LookAtDomain(Oid typid, BhFunctions *found)
+{
+	DomainConstraintRef ref;
+	ListCell   *lc;
+
+	InitDomainConstraintRef(typid, &ref, CurrentMemoryContext, false);
+	foreach(lc, ref.constraints)
+	{
+		DomainConstraintState *constraint = lfirst(lc);
+
+		if (LookAtExpr((Node *) constraint->check_expr, found))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Look for functions in an expression, or a list of expressions.  Returns true
+ * to end the search.
+ */
+static bool
+LookAtExpr(Node *node, BhFunctions *found)
+{
+	if (node == NULL)
+		return false;
+
+	if (check_functions_in_node(node, LookAtFunction, found))
+		return true;
+	if (IsA(node, Aggref) &&
+		LookAtAggregate(((Aggref *) node)->aggfnoid, found))
+		return true;
+	if (IsA(node, WindowFunc) &&
+		LookAtAggregate(((WindowFunc *) node)->winfnoid, found))
+		return true;
+	if (IsA(node, CoerceToDomain) &&
+		LookAtDomain(((CoerceToDomain *) node)->resulttype, found))
+		return true;
+
+	return expression_tree_walker(node, LookAtExpr, found);
+}
+
+#define LOOK_AT(field) LookAtExpr((Node *) (field), found)
+
+/*
+ * Look for functions in the expressions of a plan node and all below it.  Of a
+ * node we do not know the worst is assumed.  Returns true to end the search.
+ */
+static bool
+LookAtPlan(PlanState *planstate, BhFunctions *found)
+{
+	Plan	   *plan = planstate->plan;
+	bool		stop = false;
+
+	switch (nodeTag(plan))
+	{
+		case T_ProjectSet:
+		case T_ModifyTable:
+		case T_Append:
+		case T_MergeAppend:
+		case T_RecursiveUnion:
+		case T_BitmapAnd:
+		case T_BitmapOr:
+		case T_SeqScan:
+		case T_SubqueryScan:
+		case T_CteScan:
+		case T_NamedTuplestoreScan:
+		case T_WorkTableScan:
+		case T_Material:
+		case T_Sort:
+		case T_IncrementalSort:
+		case T_Group:
+		case T_Agg:
+		case T_Unique:
+		case T_Gather:
+		case T_GatherMerge:
+		case T_SetOp:
+		case T_LockRows:
+			break;
+		case T_Result:
+			stop = LOOK_AT(((Result *) plan)->resconstantqual);
+			break;
+		case T_SampleScan:
+			stop = LOOK_AT(((SampleScan *) plan)->tablesample);
+			break;
+		case T_IndexScan:
+			stop = LOOK_AT(((IndexScan *) plan)->indexqual) ||
+				LOOK_AT(((IndexScan *) plan)->indexorderby);
+			break;
+		case T_IndexOnlyScan:
+			stop = LOOK_AT(((IndexOnlyScan *) plan)->indexqual) ||
+				LOOK_AT(((IndexOnlyScan *) plan)->indexorderby);
+			break;
+		case T_BitmapIndexScan:
+			stop = LOOK_AT(((BitmapIndexScan *) plan)->indexqual);
+			break;
+		case T_BitmapHeapScan:
+			stop = LOOK_AT(((BitmapHeapScan *) plan)->bitmapqualorig);
+			break;
+		case T_TidScan:
+			stop = LOOK_AT(((TidScan *) plan)->tidquals);
+			break;
+		case T_TidRangeScan:
+			stop = LOOK_AT(((TidRangeScan *) plan)->tidrangequals);
+			break;
+		case T_FunctionScan:
+			stop = LOOK_AT(((FunctionScan *) plan)->functions);
+			break;
+		case T_ValuesScan:
+			stop = LOOK_AT(((ValuesScan *) plan)->values_lists);
+			break;
+		case T_TableFuncScan:
+			stop = LOOK_AT(((TableFuncScan *) plan)->tablefunc);
+			break;
+		case T_ForeignScan:
+			stop = LOOK_AT(((ForeignScan *) plan)->fdw_exprs);
+			break;
+		case T_NestLoop:
+			stop = LOOK_AT(((Join *) plan)->joinqual);
+			break;
+		case T_MergeJoin:
+			stop = LOOK_AT(((Join *) plan)->joinqual) ||
+				LOOK_AT(((MergeJoin *) plan)->mergeclauses);
+			break;
+		case T_HashJoin:
+			stop = LOOK_AT(((Join *) plan)->joinqual) ||
+				LOOK_AT(((HashJoin *) plan)->hashclauses) ||
+				LOOK_AT(((HashJoin *) plan)->hashkeys);
+			break;
+		case T_Hash:
+			stop = LOOK_AT(((Hash *) plan)->hashkeys);
+			break;
+		case T_Memoize:
+			stop = LOOK_AT(((Memoize *) plan)->param_exprs);
+			break;
+		case T_WindowAgg:
+			stop = LOOK_AT(((WindowAgg *) plan)->startOffset) ||
+				LOOK_AT(((WindowAgg *) plan)->endOffset) ||
+				LOOK_AT(((WindowAgg *) plan)->runCondition);
+			break;
+		case T_Limit:
+			stop = LOOK_AT(((Limit *) plan)->limitOffset) ||
+				LOOK_AT(((Limit *) plan)->limitCount);
+			break;
+		default:
+			found->volatiles = true;
+			return true;
+	}
+
+	if (stop || LOOK_AT(plan->targetlist) || LOOK_AT(plan->qual))
+		return true;
+	return planstate_tree_walker(planstate, LookAtPlan, found);
+}
+
+/*
+ * Look for functions in what is evaluated for each row of the table: check
+ * constraints and generated columns.  (Defaults are in the plan.)
+ */
+static void
+LookAtTable(Relation rel, BhFunctions *found)
+{
+	TupleConstr *constr = RelationGetDescr(rel)->constr;
+
+	if (constr == NULL)
+		return;
+	for (int i = 0; i < constr->num_check; i++)
+		(void) LOOK_AT(stringToNode(constr->check[i].ccbin));
+	if (constr->has_generated_stored)
+	{
+		for (int i = 0; i < constr->num_defval; i++)
+			(void) LOOK_AT(stringToNode(constr->defval[i].adbin));
+	}
+}
+
+/*
+ * Does the statement read the table that it inserts into?
+ */
+static bool
+ReadsTarget(PlannedStmt *stmt, Index target, Oid relid)
+{
+	Index		rti = 0;
+	ListCell   *lc;
+
+	foreach(lc, stmt->rtable)
+	{
+		RangeTblEntry *rte = lfirst(lc);
+
+		if (++rti != target && rte->rtekind == RTE_RELATION &&
+			rte->relid == relid)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Could the rows wait, as far as the form of the statement and of its table
+ * goes?  Must be cheap for statements that insert a single row.
+ */
+static bool
+StatementMayBatch(QueryDesc *queryDesc, ModifyTableState *mtstate,
+				  BhCounter *refusal)
+{
+	ModifyTable *node = (ModifyTable *) mtstate->ps.plan;
+	Relation	rel = mtstate->resultRelInfo->ri_RelationDesc;
+	Plan	   *source = outerPlan(node);
+	ListCell   *lc;
+
+	/*
+	 * INSERT ... VALUES: one row, or not enough of them to be worth a look.
+	 */
+	*refusal = BH_ROWS_SINGLE;
+	if ((IsA(source, Result) && outerPlan(source) == NULL) ||
+		(IsA(source, ValuesScan) &&
+		 list_length(((ValuesScan *) source)->values_lists) < batchheap_max_batch_rows))
+		return false;
+
+	*refusal = BH_ROWS_DISABLED;
+	if (!batchheap_enable || !batchheap_batch_insert)
+		return false;
+
+	*refusal = BH_ROWS_INDEXED;
+	if (rel->rd_rel->relhasindex ||
+		(rel->trigdesc != NULL &&
+		 (rel->trigdesc->trig_insert_before_row ||
+		  rel->trigdesc->trig_insert_after_row ||
+		  rel->trigdesc->trig_insert_instead_row)))
+		return false;
+
+	*refusal = BH_ROWS_FEATURE;
+	if (queryDesc->plannedstmt->hasReturning ||
+		queryDesc->plannedstmt->hasModifyingCTE ||
+		node->returningLists != NIL ||
+		node->onConflictAction != ONCONFLICT_NONE ||
+		mtstate->mt_nrels != 1 ||
+		mtstate->mt_partition_tuple_routing != NULL ||
+		mtstate->mt_transition_capture != NULL ||
+		RelationIsUsedAsCatalogTable(rel))
+		return false;
+
+	/*
+	 * The check option of a view is evaluated after the row is inserted.  That
+	 * of a policy is evaluated before.
+	 */
+	foreach(lc, node->withCheckOptionLists)
+	{
+		ListCell   *lc2;
+
+		foreach(lc2, (List *) lfirst(lc))
+		{
+			if (lfirst_node(WithCheckOption, lc2)->kind != WCO_RLS_INSERT_CHECK)
+				return false;
+		}
+	}
+
+	return true;
+}
+
+/*
+ * Decide whether rows that this run inserts are batched, and whether they are
+ * frozen then.
+ */
+static void
+Decide(BhFrame *frame, QueryDesc *queryDesc)
+{
+	ModifyTableState *mtstate = (ModifyTableState *) queryDesc->planstate;
+	Relation	rel;
+	BhCounter	refusal;
+	BhFunctions functions = {false, false};
+	BhFunctions *found = &functions;
+	MemoryContext context;
+	MemoryContext oldcontext;
+
+	if (queryDesc->operation != CMD_INSERT || !IsA(mtstate, ModifyTableState))
+		return;
+	rel = mtstate->resultRelInfo->ri_RelationDesc;
+	if (rel->rd_tableam != BhRoutine())
+		return;
+
+	frame->refusal = BH_ROWS_SINGLE;
+	if (StatementMayBatch(queryDesc, mtstate, &refusal))
+	{
+		context = AllocSetContextCreate(CurrentMemoryContext,
+										"batchheap statement",
+										ALLOCSET_SMALL_SIZES);
+		oldcontext = MemoryContextSwitchTo(context);
+		(void) LookAtPlan(queryDesc->planstate, found);
+		(void) LOOK_AT(((ModifyTable *) mtstate->ps.plan)->withCheckOptionLists);
+		LookAtTable(rel, found);
+		MemoryContextSwitchTo(oldcontext);
+		MemoryContextDelete(context);
+
+		if (!found->volatiles)
+		{
+			frame->target = RelationGetRelid(rel);
+			frame->cid = queryDesc->estate->es_output_cid;
+			frame->freeze = !found->readers &&
+				BhMayFreezeUnasked(rel) &&
+				!ReadsTarget(queryDesc->plannedstmt,
+							 mtstate->resultRelInfo->ri_RangeTableIndex,
+							 frame->target);
+			/* the first row goes alone, in case there is no other */
+			frame->first_alone = !frame->freeze;
+			return;
+		}
+		refusal = BH_ROWS_VOLATILE;
+	}
+
+	frame->refusal = refusal;
+	ereport(DEBUG1,
+			(errmsg_internal("batchheap: rows for \"%s\" are inserted singly: %s",
+							 RelationGetRelationName(rel),
+							 BhCounterReason(refusal))));
+}
+
 static void
 BhExecutorRun(BH_EXECUTOR_RUN_PARAMS)
 {
-	BhExecutorDepth++;
+	BhFrame		frame = {.outer = BhCurrentFrame, .refusal = BH_ROWS_SINGLE};
+
+	Decide(&frame, queryDesc);
+
+	BhCurrentFrame = &frame;
 	PG_TRY();
 	{
 		if (prev_ExecutorRun)
 			prev_ExecutorRun(BH_EXECUTOR_RUN_ARGS);
 		else
 			standard_ExecutorRun(BH_EXECUTOR_RUN_ARGS);
+
+		if (frame.loading)
+			BhLoadFinishStatement(&frame,
+								  ((ModifyTableState *) queryDesc->planstate)->resultRelInfo->ri_RelationDesc);
 	}
 	PG_FINALLY();
 	{
-		BhExecutorDepth--;
+		BhCurrentFrame = frame.outer;
 	}
 	PG_END_TRY();
 }
@@ -44,7 +488,9 @@ BhExecutorRun(BH_EXECUTOR_RUN_PARAMS)
 static void
 BhExecutorFinish(QueryDesc *queryDesc)
 {
-	BhExecutorDepth++;
+	BhFrame		frame = {.outer = BhCurrentFrame, .refusal = BH_ROWS_SINGLE};
+
+	BhCurrentFrame = &frame;
 	PG_TRY();
 	{
 		if (prev_ExecutorFinish)
@@ -54,7 +500,7 @@ BhExecutorFinish(QueryDesc *queryDesc)
 	}
 	PG_FINALLY();
 	{
-		BhExecutorDepth--;
+		BhCurrentFrame = frame.outer;
 	}
 	PG_END_TRY();
 }

@@ -66,14 +66,16 @@ typedef struct BhLoad
 
 	/* What identifies a row as belonging to this load */
 	Oid			relid;
-	BulkInsertState caller;		/* the caller's; never looked into */
+	const void *source;			/* the caller's bulk insert state, or the frame
+								 * of an INSERT; an address, no more */
 	CommandId	cid;
 	int			caller_options;
 	SubTransactionId owner;
 
 	/* How rows are written */
 	int			options;		/* of heap_multi_insert */
-	BulkInsertState bistate;	/* ours: the caller's dies before the end */
+	BulkInsertState bistate;	/* ours: the caller's dies before the end;
+								 * NULL if the table is not new */
 	MemoryContext context;		/* all of the load */
 	MemoryContext batch_context;	/* what writing a batch allocates */
 
@@ -278,9 +280,13 @@ MayFreeze(void)
 /*
  * Begin a load with the first of its rows, in memory that lasts until the end
  * of the transaction or of the load.
+ *
+ * The source's options are what its rows come with; the rows are written with
+ * write_options.
  */
 static BhLoad *
-StartLoad(Relation rel, CommandId cid, int options, BulkInsertState bistate)
+StartLoad(Relation rel, CommandId cid, const void *source, int options,
+		  int write_options)
 {
 	MemoryContext context;
 	MemoryContext oldcontext;
@@ -293,15 +299,14 @@ StartLoad(Relation rel, CommandId cid, int options, BulkInsertState bistate)
 
 	load = palloc0(sizeof(BhLoad));
 	load->relid = RelationGetRelid(rel);
-	load->caller = bistate;
+	load->source = source;
 	load->cid = cid;
 	load->caller_options = options;
 	load->owner = GetCurrentSubTransactionId();
 
-	load->options = options;
-	if (MayFreeze())
-		load->options |= TABLE_INSERT_FROZEN;
-	load->bistate = GetBulkInsertState();
+	load->options = write_options;
+	if (write_options & TABLE_INSERT_SKIP_FSM)
+		load->bistate = GetBulkInsertState();
 	load->context = context;
 
 	load->layout = BhMakeLayout(RelationGetDescr(rel));
@@ -328,6 +333,7 @@ StartLoad(Relation rel, CommandId cid, int options, BulkInsertState bistate)
 	load->next = Loads;
 	Loads = load;
 	BhRunningLoads++;
+	BhCount(BH_LOADS, 1);
 
 	return load;
 }
@@ -389,7 +395,8 @@ WriteBatch(BhLoad *load, Relation rel, TupleTableSlot **slots, int nslots)
 	 * The pin belongs to whatever resource owner is current, and that may end
 	 * before the load.
 	 */
-	BhReleasePin(load->bistate);
+	if (load->bistate != NULL)
+		BhReleasePin(load->bistate);
 	if (options & TABLE_INSERT_FROZEN)
 		BhMarkToastPages(rel, false);
 	MemoryContextSwitchTo(oldcontext);
@@ -474,6 +481,31 @@ AddRow(BhLoad *load, Relation rel, TupleTableSlot *slot)
 }
 
 /*
+ * The load of a relation, provided that a row which comes like this is one of
+ * its rows.  Sets *other if there is a load, but the row is not.
+ */
+static inline BhLoad *
+FindOwnLoad(Relation rel, CommandId cid, const void *source, int options,
+			bool *other)
+{
+	BhLoad	   *load = Loads;
+
+	*other = false;
+	if (load == NULL || load->relid != RelationGetRelid(rel))
+		load = FindLoad(RelationGetRelid(rel));
+	if (load != NULL &&
+		(load->source != source ||
+		 load->cid != cid ||
+		 load->caller_options != options ||
+		 load->owner != GetCurrentSubTransactionId()))
+	{
+		*other = true;
+		return NULL;
+	}
+	return load;
+}
+
+/*
  * Take a row of a bulk insertion into the ring of its load, which begins if
  * it is the first one.
  *
@@ -486,31 +518,72 @@ bool
 BhLoadInsert(Relation rel, TupleTableSlot *slot, CommandId cid, int options,
 			 BulkInsertState bistate)
 {
-	BhLoad	   *load = Loads;
-
-	if (load == NULL || load->relid != RelationGetRelid(rel))
-		load = FindLoad(RelationGetRelid(rel));
+	bool		other;
+	BhLoad	   *load = FindOwnLoad(rel, cid, bistate, options, &other);
 
 	if (unlikely(load == NULL))
 	{
-		BhCounter	refusal;
+		BhCounter	refusal = BH_ROWS_NOT_PROVEN;
 
-		if (!MayBatch(rel, options, bistate, &refusal))
+		if (other || !MayBatch(rel, options, bistate, &refusal))
 		{
 			BhCount(refusal, 1);
 			return false;
 		}
-		load = StartLoad(rel, cid, options, bistate);
-		BhCount(BH_LOADS, 1);
+		load = StartLoad(rel, cid, bistate, options,
+						 options | (MayFreeze() ? TABLE_INSERT_FROZEN : 0));
 	}
-	else if (unlikely(load->caller != bistate ||
-					  load->cid != cid ||
-					  load->caller_options != options ||
-					  load->owner != GetCurrentSubTransactionId()))
+
+	AddRow(load, rel, slot);
+
+	slot->tts_tableOid = RelationGetRelid(rel);
+	ItemPointerSetInvalid(&slot->tts_tid);
+	return true;
+}
+
+/*
+ * The same for a row that the statement of the current frame inserts.  The
+ * load ends with BhLoadFinishStatement().
+ */
+bool
+BhLoadInsertStatement(Relation rel, TupleTableSlot *slot, CommandId cid,
+					  int options)
+{
+	BhFrame    *frame = BhCurrentFrame;
+	BhLoad	   *load;
+	bool		other;
+
+	if (frame == NULL || frame->target != RelationGetRelid(rel) ||
+		frame->cid != cid || options != 0)
 	{
-		/* someone else, inserting into the table in the middle of the load */
-		BhCount(BH_ROWS_NOT_PROVEN, 1);
+		BhCount(frame != NULL ? frame->refusal : BH_ROWS_SINGLE, 1);
 		return false;
+	}
+	if (frame->first_alone)
+	{
+		frame->first_alone = false;
+		BhCount(BH_ROWS_SINGLE, 1);
+		return false;
+	}
+
+	load = FindOwnLoad(rel, cid, frame, options, &other);
+	if (unlikely(load == NULL))
+	{
+		if (other)
+		{
+			BhCount(BH_ROWS_NOT_PROVEN, 1);
+			return false;
+		}
+
+		/*
+		 * A table that has just got its file is filled from end to end, as
+		 * COPY does it; in another one, rows go where there is room, by way of
+		 * the same buffers that single rows use.
+		 */
+		load = StartLoad(rel, cid, frame, options,
+						 frame->freeze ?
+						 TABLE_INSERT_SKIP_FSM | TABLE_INSERT_FROZEN : 0);
+		frame->loading = true;
 	}
 
 	AddRow(load, rel, slot);
@@ -566,24 +639,12 @@ BhFlushForRead(Relation rel, Snapshot snapshot)
 }
 
 /*
- * End the load of this relation, if there is one: write what waits, and let
- * go of everything.
- *
- * A nested command that fills the same table from within the load finishes
- * too.  That does no harm: the rows that still come begin another load.  In a
- * subtransaction it must not end the load, whose rows are not for it to write.
+ * Write what waits, and let go of everything.
  */
-void
-BhLoadFinish(Relation rel)
+static void
+FinishLoad(BhLoad *load, Relation rel)
 {
-	BhLoad	   *load = FindLoad(RelationGetRelid(rel));
-
-	if (load == NULL)
-		return;
-
 	FlushLoad(load, rel);
-	if (load->owner != GetCurrentSubTransactionId())
-		return;
 
 	if (load->options & TABLE_INSERT_FROZEN)
 		BhMarkToastPages(rel, true);
@@ -599,23 +660,48 @@ BhLoadFinish(Relation rel)
 }
 
 /*
- * Is a load of this relation going on in this backend?
+ * End the load of this relation, if there is one, as its bulk insertion is
+ * finished.
+ *
+ * A nested command that fills the same table from within the load finishes
+ * too.  That does no harm: the rows that still come begin another load.  In a
+ * subtransaction it must not end the load, whose rows are not for it to write.
  */
-bool
-BhLoadIsRunning(Oid relid)
+void
+BhLoadFinish(Relation rel)
 {
-	return FindLoad(relid) != NULL;
+	BhLoad	   *load = FindLoad(RelationGetRelid(rel));
+
+	if (load == NULL)
+		return;
+
+	if (load->owner == GetCurrentSubTransactionId())
+		FinishLoad(load, rel);
+	else
+		FlushLoad(load, rel);
 }
 
+/*
+ * End the load of a frame whose statement has inserted all its rows.
+ */
+void
+BhLoadFinishStatement(BhFrame *frame, Relation rel)
+{
+	BhLoad	   *load = FindLoad(RelationGetRelid(rel));
+
+	/* a nested command may have ended it */
+	if (load != NULL && load->source == frame)
+		FinishLoad(load, rel);
+}
 
 /* ------------------------------------------------------------------------
- * Freezing what COPY inserts
+ * Freezing what COPY and INSERT put into a new file
  * ------------------------------------------------------------------------
  */
 
 /*
- * May rows that are now inserted into this relation be written frozen, even
- * though nobody asked for it?
+ * May rows that are about to be inserted into this relation be written
+ * frozen, even though nobody asked for it?
  *
  * These are the conditions of COPY FREEZE: the file vanishes with the current
  * subtransaction, and there is no cursor or snapshot in this session that
@@ -624,13 +710,13 @@ BhLoadIsRunning(Oid relid)
  * own snapshot must not see the rows; we do not.
  */
 bool
-BhMayFreezeCopy(Relation rel)
+BhMayFreezeUnasked(Relation rel)
 {
 	SubTransactionId subid = GetCurrentSubTransactionId();
 
 	if (rel->rd_createSubid != subid && BhNewFileSubid(rel) != subid)
 		return false;
-	if (!MayFreeze() || BhExecutorDepth > 0)
+	if (!MayFreeze() || BhCurrentFrame != NULL)
 		return false;
 
 	/* the catalog snapshot is registered, but is nobody's */
@@ -730,7 +816,8 @@ AtSubXactEvent(SubXactEvent event, SubTransactionId subid,
 				if (load->flushing_in >= subid)
 				{
 					/* its pin has gone with the resource owner, or will */
-					load->bistate->current_buf = InvalidBuffer;
+					if (load->bistate != NULL)
+						load->bistate->current_buf = InvalidBuffer;
 					MemoryContextReset(load->batch_context);
 					load->flushing_in = InvalidSubTransactionId;
 				}

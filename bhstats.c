@@ -24,6 +24,8 @@ PG_FUNCTION_INFO_V1(batchheap_counters_reset);
 
 int64		BhCounters[BH_NUM_COUNTERS];
 
+#define SINGLY "rows inserted singly: "
+
 static const struct
 {
 	const char *name;
@@ -38,12 +40,24 @@ static const struct
 	[BH_ROWS_WHOLE] = {"rows_whole", "of their rows, those that made a batch alone: too large, or with values stored elsewhere"},
 	[BH_COPY_ROWS] = {"copy_rows", "rows that COPY batched"},
 	[BH_COPY_ROWS_FROZEN] = {"copy_rows_frozen", "of these, rows written frozen"},
-	[BH_ROWS_SINGLE] = {"single_rows_dml", "rows inserted singly: not a bulk command"},
-	[BH_ROWS_DISABLED] = {"single_rows_disabled", "rows inserted singly: batchheap.enable is off"},
-	[BH_ROWS_COPY_SINGLE] = {"single_rows_copy", "rows inserted singly: COPY went row by row"},
-	[BH_ROWS_NOT_PROVEN] = {"single_rows_not_new", "rows inserted singly: the table was not made by this command"},
-	[BH_ROWS_INDEXED] = {"single_rows_indexed", "rows inserted singly: the table has an index or a trigger"},
+	[BH_ROWS_SINGLE] = {"single_rows_few", SINGLY "an INSERT of few rows, or no bulk command"},
+	[BH_ROWS_DISABLED] = {"single_rows_disabled", SINGLY "batching is switched off"},
+	[BH_ROWS_COPY_SINGLE] = {"single_rows_copy", SINGLY "COPY goes row by row"},
+	[BH_ROWS_NOT_PROVEN] = {"single_rows_not_new", SINGLY "the table was not made by this command"},
+	[BH_ROWS_INDEXED] = {"single_rows_indexed", SINGLY "the table has an index or a row trigger"},
+	[BH_ROWS_FEATURE] = {"single_rows_feature", SINGLY "the statement uses RETURNING, ON CONFLICT, WITH, a check option, a transition table or partitions"},
+	[BH_ROWS_VOLATILE] = {"single_rows_volatile", SINGLY "the statement calls a volatile function"},
 };
+
+/*
+ * Why rows that are counted like this were inserted singly, for a message.
+ */
+const char *
+BhCounterReason(BhCounter counter)
+{
+	Assert(counter >= BH_ROWS_SINGLE);
+	return descriptions[counter].description + strlen(SINGLY);
+}
 
 /*
  * batchheap_counters() returns a row for each counter.
