@@ -134,7 +134,7 @@ batchheap_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
 	if (unlikely(BhRunningLoads > 0))
 		BhFlushForWrite(rel);
 
-	if (BhMayFreezeUnasked(rel))
+	if (BhMayFreezeUnasked(rel, BhCurrentFrame))
 		options |= TABLE_INSERT_FROZEN;
 	heapam->multi_insert(rel, slots, nslots, cid, options, bistate);
 
@@ -154,7 +154,7 @@ static void
 batchheap_finish_bulk_insert(Relation rel, int options)
 {
 	BhLoadFinish(rel);
-	if (BhMayFreezeUnasked(rel))
+	if (BhMayFreezeUnasked(rel, BhCurrentFrame))
 		BhMarkToastPages(rel, true);
 }
 

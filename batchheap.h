@@ -21,6 +21,7 @@
 
 #include "access/heapam.h"
 #include "access/tableam.h"
+#include "executor/execdesc.h"
 #include "executor/tuptable.h"
 #include "utils/rel.h"
 
@@ -74,10 +75,12 @@ extern int64 BhCounters[BH_NUM_COUNTERS];
 typedef struct BhFrame
 {
 	struct BhFrame *outer;
+	QueryDesc  *queryDesc;
+	int			nrows;			/* rows inserted singly, until decided */
+	bool		decided;
 	Oid			target;			/* table whose rows are batched, if valid */
 	CommandId	cid;			/* command id they come with */
 	bool		freeze;			/* they are written frozen */
-	bool		first_alone;	/* the next row is the first, and not batched */
 	bool		loading;		/* a load has begun */
 	BhCounter	refusal;		/* counter of rows that are not batched */
 } BhFrame;
@@ -85,6 +88,7 @@ typedef struct BhFrame
 extern BhFrame *BhCurrentFrame;
 
 extern void BhExecInit(void);
+extern void BhDecide(BhFrame *frame, Relation rel);
 
 /* bhload.c */
 
@@ -100,7 +104,7 @@ extern void BhLoadFinish(Relation rel);
 extern void BhLoadFinishStatement(BhFrame *frame, Relation rel);
 extern void BhFlushForWrite(Relation rel);
 extern void BhFlushForRead(Relation rel, Snapshot snapshot);
-extern bool BhMayFreezeUnasked(Relation rel);
+extern bool BhMayFreezeUnasked(Relation rel, const BhFrame *frame);
 
 /* bhform.c */
 

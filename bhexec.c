@@ -6,9 +6,10 @@
  * A row that INSERT hands to tuple_insert looks the same whether it comes
  * alone or with a million others, and what the executor does with it
  * afterwards (index entries, triggers, RETURNING) cannot be seen from there.
- * So the decision is made here, once for each statement, when its executor
- * runs; and the rows are all written when the run ends, before triggers for
- * the statement fire.
+ * So the decision is made here, once for each statement, and not before the
+ * statement has shown that it inserts more than a few rows; and the rows are
+ * all written when the executor's run ends, before triggers for the statement
+ * fire.
  *
  * If the library is loaded in the middle of a statement, as the first use of a
  * batchheap table may do, that statement has no frame below and its rows are
@@ -341,7 +342,7 @@ ReadsTarget(PlannedStmt *stmt, Index target, Oid relid)
 
 /*
  * Could the rows wait, as far as the form of the statement and of its table
- * goes?  Must be cheap for statements that insert a single row.
+ * goes?
  */
 static bool
 StatementMayBatch(QueryDesc *queryDesc, ModifyTableState *mtstate,
@@ -403,28 +404,29 @@ StatementMayBatch(QueryDesc *queryDesc, ModifyTableState *mtstate,
 }
 
 /*
- * Decide whether rows that this run inserts are batched, and whether they are
- * frozen then.
+ * Decide whether rows that the frame's statement inserts into the relation are
+ * batched, and whether they are frozen then.
+ *
+ * To be called when the statement has come to insert a row, at most once.
  */
-static void
-Decide(BhFrame *frame, QueryDesc *queryDesc)
+void
+BhDecide(BhFrame *frame, Relation rel)
 {
+	QueryDesc  *queryDesc = frame->queryDesc;
 	ModifyTableState *mtstate = (ModifyTableState *) queryDesc->planstate;
-	Relation	rel;
-	BhCounter	refusal;
 	BhFunctions functions = {false, false};
 	BhFunctions *found = &functions;
 	MemoryContext context;
 	MemoryContext oldcontext;
 
-	if (queryDesc->operation != CMD_INSERT || !IsA(mtstate, ModifyTableState))
-		return;
-	rel = mtstate->resultRelInfo->ri_RelationDesc;
-	if (rel->rd_tableam != BhRoutine())
+	frame->decided = true;
+	frame->refusal = BH_ROWS_FEATURE;
+	if (queryDesc->operation != CMD_INSERT ||
+		!IsA(mtstate, ModifyTableState) ||
+		mtstate->resultRelInfo->ri_RelationDesc != rel)
 		return;
 
-	frame->refusal = BH_ROWS_SINGLE;
-	if (StatementMayBatch(queryDesc, mtstate, &refusal))
+	if (StatementMayBatch(queryDesc, mtstate, &frame->refusal))
 	{
 		context = AllocSetContextCreate(CurrentMemoryContext,
 										"batchheap statement",
@@ -441,30 +443,29 @@ Decide(BhFrame *frame, QueryDesc *queryDesc)
 			frame->target = RelationGetRelid(rel);
 			frame->cid = queryDesc->estate->es_output_cid;
 			frame->freeze = !found->readers &&
-				BhMayFreezeUnasked(rel) &&
+				BhMayFreezeUnasked(rel, frame->outer) &&
 				!ReadsTarget(queryDesc->plannedstmt,
 							 mtstate->resultRelInfo->ri_RangeTableIndex,
 							 frame->target);
-			/* the first row goes alone, in case there is no other */
-			frame->first_alone = !frame->freeze;
 			return;
 		}
-		refusal = BH_ROWS_VOLATILE;
+		frame->refusal = BH_ROWS_VOLATILE;
 	}
 
-	frame->refusal = refusal;
 	ereport(DEBUG1,
 			(errmsg_internal("batchheap: rows for \"%s\" are inserted singly: %s",
 							 RelationGetRelationName(rel),
-							 BhCounterReason(refusal))));
+							 BhCounterReason(frame->refusal))));
 }
 
 static void
 BhExecutorRun(BH_EXECUTOR_RUN_PARAMS)
 {
-	BhFrame		frame = {.outer = BhCurrentFrame, .refusal = BH_ROWS_SINGLE};
-
-	Decide(&frame, queryDesc);
+	BhFrame		frame = {
+		.outer = BhCurrentFrame,
+		.queryDesc = queryDesc,
+		.refusal = BH_ROWS_SINGLE
+	};
 
 	BhCurrentFrame = &frame;
 	PG_TRY();
@@ -485,10 +486,19 @@ BhExecutorRun(BH_EXECUTOR_RUN_PARAMS)
 	PG_END_TRY();
 }
 
+/*
+ * Triggers fire and data-modifying WITH queries end here.  Nothing that this
+ * run inserts is batched.
+ */
 static void
 BhExecutorFinish(QueryDesc *queryDesc)
 {
-	BhFrame		frame = {.outer = BhCurrentFrame, .refusal = BH_ROWS_SINGLE};
+	BhFrame		frame = {
+		.outer = BhCurrentFrame,
+		.queryDesc = queryDesc,
+		.decided = true,
+		.refusal = BH_ROWS_FEATURE
+	};
 
 	BhCurrentFrame = &frame;
 	PG_TRY();

@@ -49,6 +49,11 @@
 #include "bhcompat.h"
 
 /*
+ * Rows that a statement inserts before it is considered for batching.
+ */
+#define BH_ROWS_ALONE 20
+
+/*
  * A row of the ring.  heap_multi_insert() takes slots; it asks a slot for its
  * heap tuple and sets tts_tableOid and tts_tid.  The slot operations below
  * hand out the tuple as it is in the ring, without the copy that the server's
@@ -260,6 +265,17 @@ MayBatch(Relation rel, int options, BulkInsertState bistate,
 	}
 
 	return true;
+}
+
+/*
+ * Would the relation's file vanish, should the current subtransaction abort?
+ */
+static bool
+FileIsNew(Relation rel)
+{
+	SubTransactionId subid = GetCurrentSubTransactionId();
+
+	return rel->rd_createSubid == subid || BhNewFileSubid(rel) == subid;
 }
 
 /*
@@ -553,16 +569,26 @@ BhLoadInsertStatement(Relation rel, TupleTableSlot *slot, CommandId cid,
 	BhLoad	   *load;
 	bool		other;
 
-	if (frame == NULL || frame->target != RelationGetRelid(rel) ||
-		frame->cid != cid || options != 0)
+	if (frame == NULL)
 	{
-		BhCount(frame != NULL ? frame->refusal : BH_ROWS_SINGLE, 1);
+		BhCount(BH_ROWS_SINGLE, 1);
 		return false;
 	}
-	if (frame->first_alone)
+
+	/*
+	 * Setting up a load is worth it only for more than a few rows.  But rows
+	 * that may be frozen are to be so from the first one, for the sake of the
+	 * first page.
+	 */
+	if (!frame->decided)
 	{
-		frame->first_alone = false;
-		BhCount(BH_ROWS_SINGLE, 1);
+		if (++frame->nrows > BH_ROWS_ALONE || FileIsNew(rel))
+			BhDecide(frame, rel);
+	}
+	if (frame->target != RelationGetRelid(rel) || frame->cid != cid ||
+		options != 0)
+	{
+		BhCount(frame->refusal, 1);
 		return false;
 	}
 
@@ -707,16 +733,13 @@ BhLoadFinishStatement(BhFrame *frame, Relation rel)
  * subtransaction, and there is no cursor or snapshot in this session that
  * could come upon the rows although it is older.  One more: COPY FREEZE takes
  * the user's word for it when it is run by a function within a query, whose
- * own snapshot must not see the rows; we do not.
+ * own snapshot must not see the rows; we do not.  So frame, that of the query
+ * which has called the inserting command, must be NULL.
  */
 bool
-BhMayFreezeUnasked(Relation rel)
+BhMayFreezeUnasked(Relation rel, const BhFrame *frame)
 {
-	SubTransactionId subid = GetCurrentSubTransactionId();
-
-	if (rel->rd_createSubid != subid && BhNewFileSubid(rel) != subid)
-		return false;
-	if (!MayFreeze() || BhCurrentFrame != NULL)
+	if (!FileIsNew(rel) || !MayFreeze() || frame != NULL)
 		return false;
 
 	/* the catalog snapshot is registered, but is nobody's */
