@@ -41,6 +41,40 @@ COMMENT ON FUNCTION batchheap_counters_reset()
 IS 'set this session''s batchheap counters to zero';
 
 --
+-- What the loads of all sessions are doing
+--
+-- A load keeps its progress in the server's slot for that of COPY, marked with
+-- a number of ours (bhprogress.c).
+--
+
+CREATE VIEW pg_stat_progress_batchheap AS
+SELECT s.pid,
+       s.datid,
+       d.datname,
+       s.relid,
+       CASE s.param18
+           WHEN 1 THEN 'CREATE TABLE AS'
+           WHEN 2 THEN 'REFRESH MATERIALIZED VIEW'
+           WHEN 3 THEN 'ALTER TABLE'
+           WHEN 4 THEN 'INSERT'
+       END AS command,
+       s.param3 AS rows_processed,
+       nullif(s.param15, 0) AS rows_expected,
+       s.param1 AS bytes_processed,
+       s.param14 AS pages_written,
+       s.param19 AS batches_written,
+       s.param17 <> 0 AS frozen,
+       timestamptz '2000-01-01 00:00:00+00' + s.param16 * interval '1 microsecond' AS started
+FROM pg_catalog.pg_stat_get_progress_info('COPY') AS s
+     LEFT JOIN pg_catalog.pg_database AS d ON s.datid = d.oid
+WHERE s.param20 = 7089075258760127841;
+
+COMMENT ON VIEW pg_stat_progress_batchheap
+IS 'progress of the loads into batchheap tables that are running in any session';
+
+GRANT SELECT ON pg_stat_progress_batchheap TO PUBLIC;
+
+--
 -- The way back to heap, and in: catalog changes only, no row is touched
 --
 

@@ -10,6 +10,7 @@
  * bhindex.c	index builds, for which heapam wants to see its own routine
  * bhswitch.c	switching a table between heap and batchheap in the catalog
  * bhtoast.c	marking TOAST pages all-visible
+ * bhprogress.c	progress of a running load, for other sessions to see
  * bhstats.c	the session's counters
  *
  * Copyright (c) 2026, the batchheap developers
@@ -137,6 +138,34 @@ extern void BhIndexValidateScan(Relation table_rel, Relation index_rel,
 								struct IndexInfo *index_info,
 								Snapshot snapshot,
 								struct ValidateIndexState *state);
+
+/* bhprogress.c */
+
+/* What loads a table; the view names these */
+typedef enum BhCommand
+{
+	BH_CREATE_TABLE_AS = 1,
+	BH_REFRESH,
+	BH_ALTER_TABLE,
+	BH_INSERT
+} BhCommand;
+
+/* How far a load has come */
+typedef struct BhProgress
+{
+	Oid			relid;			/* the user's table, not a transient one */
+	BhCommand	command;
+	bool		frozen;
+	int64		started;		/* TimestampTz */
+	int64		expected;		/* rows, as the planner thinks; 0: unknown */
+	int64		rows;
+	int64		bytes;
+	int64		pages;
+	int64		batches;
+} BhProgress;
+
+extern void BhProgressReport(const BhProgress *progress);
+extern void BhProgressEnd(const BhProgress *progress);
 
 /* bhtoast.c */
 

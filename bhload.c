@@ -40,10 +40,12 @@
 #include "access/heapam.h"
 #include "access/xact.h"
 #include "commands/copy.h"
-#include "utils/guc.h"
+#include "nodes/plannodes.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/portal.h"
 #include "utils/snapmgr.h"
+#include "utils/timestamp.h"
 
 #include "batchheap.h"
 #include "bhcompat.h"
@@ -102,8 +104,7 @@ typedef struct BhLoad
 	SubTransactionId flushing_in;
 	SubTransactionId written_in;
 
-	int64		total_rows;
-	int64		batches;
+	BhProgress	progress;		/* rows and batches written, and the like */
 } BhLoad;
 
 /* Running loads, the one that had a row last in front */
@@ -294,6 +295,39 @@ MayFreeze(void)
 }
 
 /*
+ * What there is to say of a load from the beginning, for its progress.
+ */
+static void
+DescribeLoad(BhLoad *load, Relation rel)
+{
+	BhProgress *progress = &load->progress;
+	Oid			original = rel->rd_rel->relrewrite;
+
+	progress->relid = RelationGetRelid(rel);
+	if (OidIsValid(original))
+	{
+		progress->relid = original;
+		progress->command = get_rel_relkind(original) == RELKIND_MATVIEW ?
+			BH_REFRESH : BH_ALTER_TABLE;
+	}
+	else if (load->source == BhCurrentFrame)
+		progress->command = BH_INSERT;
+	else
+		progress->command = BH_CREATE_TABLE_AS;
+
+	progress->frozen = (load->options & TABLE_INSERT_FROZEN) != 0;
+	progress->started = GetCurrentTimestamp();
+	if (BhCurrentFrame != NULL && progress->command != BH_ALTER_TABLE)
+	{
+		Plan	   *plan = BhCurrentFrame->queryDesc->plannedstmt->planTree;
+
+		if (progress->command == BH_INSERT)
+			plan = outerPlan(plan);
+		progress->expected = (int64) Min(plan->plan_rows, (double) PG_INT64_MAX / 2);
+	}
+}
+
+/*
  * Begin a load with the first of its rows, in memory that lasts until the end
  * of the transaction or of the load.
  *
@@ -331,6 +365,8 @@ StartLoad(Relation rel, CommandId cid, const void *source, int options,
 	load->max_rows = batchheap_max_batch_rows;
 	load->rows = palloc(load->max_rows * sizeof(BhRow));
 	load->slots = palloc(load->max_rows * sizeof(TupleTableSlot *));
+
+	DescribeLoad(load, rel);
 
 	/*
 	 * heap_multi_insert() allocates an array with a pointer to each tuple; let
@@ -374,7 +410,7 @@ CheckNotBroken(const BhLoad *load, Relation rel)
 static void
 CountRows(BhLoad *load, int nrows, bool frozen)
 {
-	load->total_rows += nrows;
+	load->progress.rows += nrows;
 	BhCount(BH_ROWS_BATCHED, nrows);
 	if (frozen)
 		BhCount(BH_ROWS_FROZEN, nrows);
@@ -420,7 +456,7 @@ WriteBatch(BhLoad *load, Relation rel, TupleTableSlot **slots, int nslots)
 
 	load->flushing_in = InvalidSubTransactionId;
 
-	load->batches++;
+	load->progress.batches++;
 	BhCount(BH_BATCHES, 1);
 	if (subid == load->owner)
 		CountRows(load, nslots, (options & TABLE_INSERT_FROZEN) != 0);
@@ -448,6 +484,23 @@ FlushLoad(BhLoad *load, Relation rel)
 }
 
 /*
+ * Write the waiting rows to make room for more.  This is when a load turns out
+ * to be one that somebody may want to watch.
+ */
+static void
+FlushFullRing(BhLoad *load, Relation rel)
+{
+	BlockNumber last;
+
+	FlushLoad(load, rel);
+
+	last = RelationGetTargetBlock(rel);
+	if (last != InvalidBlockNumber)
+		load->progress.pages = (int64) last + 1;
+	BhProgressReport(&load->progress);
+}
+
+/*
  * Put a row into the ring, or write it at once, after those before it.
  */
 static void
@@ -471,7 +524,7 @@ AddRow(BhLoad *load, Relation rel, TupleTableSlot *slot)
 			break;
 
 		/* make room, once */
-		FlushLoad(load, rel);
+		FlushFullRing(load, rel);
 		if (result == BH_UNSUITED || to == load->memory)
 		{
 			WriteBatch(load, rel, &slot, 1);
@@ -491,9 +544,10 @@ AddRow(BhLoad *load, Relation rel, TupleTableSlot *slot)
 
 	load->nrows++;
 	load->used += MAXALIGN(len);
+	load->progress.bytes += len;
 
 	if (load->nrows == load->max_rows || load->used >= load->size)
-		FlushLoad(load, rel);
+		FlushFullRing(load, rel);
 }
 
 /*
@@ -677,11 +731,12 @@ FinishLoad(BhLoad *load, Relation rel)
 
 	ereport(DEBUG1,
 			(errmsg_internal("batchheap: " INT64_FORMAT " rows loaded into \"%s\" in " INT64_FORMAT " batches, %s",
-							 load->total_rows,
+							 load->progress.rows,
 							 RelationGetRelationName(rel),
-							 load->batches,
+							 load->progress.batches,
 							 (load->options & TABLE_INSERT_FROZEN) ?
 							 "frozen" : "not frozen")));
+	BhProgressEnd(&load->progress);
 	DropLoad(load);
 }
 
