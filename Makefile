@@ -8,6 +8,7 @@ OBJS = \
 	bhform.o \
 	bhindex.o \
 	bhload.o \
+	bhpages.o \
 	bhprogress.o \
 	bhstats.o \
 	bhswitch.o \

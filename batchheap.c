@@ -35,6 +35,7 @@ void		_PG_init(void);
 bool		batchheap_enable = true;
 bool		batchheap_batch_insert = true;
 bool		batchheap_freeze_on_load = true;
+bool		batchheap_page_writer = false;
 int			batchheap_max_batch_rows;
 int			batchheap_max_batch_size;
 
@@ -107,7 +108,7 @@ batchheap_relation_size(Relation rel, ForkNumber forknum)
 
 static void
 batchheap_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid,
-					   int options, BulkInsertState bistate)
+					   BhInsertOptions options, BulkInsertState bistate)
 {
 	if (bistate != NULL)
 	{
@@ -129,7 +130,8 @@ batchheap_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid,
  */
 static void
 batchheap_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
-					   CommandId cid, int options, BulkInsertState bistate)
+					   CommandId cid, BhInsertOptions options,
+					   BulkInsertState bistate)
 {
 	if (unlikely(BhRunningLoads > 0))
 		BhFlushForWrite(rel);
@@ -151,7 +153,7 @@ batchheap_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
  * frees it first.
  */
 static void
-batchheap_finish_bulk_insert(Relation rel, int options)
+batchheap_finish_bulk_insert(Relation rel, BhInsertOptions options)
 {
 	BhLoadFinish(rel);
 	if (BhMayFreezeUnasked(rel, BhCurrentFrame))
@@ -254,6 +256,15 @@ _PG_init(void)
 							 "Frozen rows are visible to every snapshot as soon as the table is.",
 							 &batchheap_freeze_on_load,
 							 true,
+							 PGC_USERSET,
+							 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("batchheap.page_writer",
+							 "Builds the pages of a new table in private memory.",
+							 "Only where rows are frozen, and not for temporary tables.",
+							 &batchheap_page_writer,
+							 false,
 							 PGC_USERSET,
 							 0,
 							 NULL, NULL, NULL);

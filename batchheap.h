@@ -10,6 +10,7 @@
  * bhindex.c	index builds, for which heapam wants to see its own routine
  * bhswitch.c	switching a table between heap and batchheap in the catalog
  * bhtoast.c	marking TOAST pages all-visible
+ * bhpages.c	the page writer: building a new table's pages in private memory
  * bhprogress.c	progress of a running load, for other sessions to see
  * bhstats.c	the session's counters
  *
@@ -31,6 +32,7 @@
 extern bool batchheap_enable;
 extern bool batchheap_batch_insert;
 extern bool batchheap_freeze_on_load;
+extern bool batchheap_page_writer;
 extern int	batchheap_max_batch_rows;
 extern int	batchheap_max_batch_size;	/* kB */
 
@@ -47,6 +49,7 @@ typedef enum BhCounter
 	BH_ROWS_BATCHED,			/* rows they wrote in batches */
 	BH_ROWS_FROZEN,				/* of these, rows written frozen */
 	BH_BATCHES,					/* batches they wrote */
+	BH_PAGES,					/* pages that the page writer wrote */
 	BH_FORCED_FLUSHES,			/* batches written early, for a reader */
 	BH_ROWS_WHOLE,				/* rows of a load written one by one */
 	BH_COPY_ROWS,				/* rows that COPY batched */
@@ -123,6 +126,7 @@ typedef enum BhFormResult
 extern BhLayout *BhMakeLayout(TupleDesc tupdesc);
 extern BhFormResult BhFormRow(const BhLayout *layout, TupleTableSlot *slot,
 							  char *to, Size room, Size *len);
+extern Size BhRowLength(const BhLayout *layout, TupleTableSlot *slot);
 
 /* bhindex.c */
 
@@ -138,6 +142,20 @@ extern void BhIndexValidateScan(Relation table_rel, Relation index_rel,
 								struct IndexInfo *index_info,
 								Snapshot snapshot,
 								struct ValidateIndexState *state);
+
+/* bhpages.c */
+
+/* A new table's pages on their way to the file */
+typedef struct BhPages BhPages;
+
+extern bool BhPagesSuit(Relation rel);
+extern BhPages *BhPagesBegin(Relation rel, CommandId cid);
+extern char *BhPagesRoom(BhPages *pages, Relation rel, Size len, bool toasted);
+extern void BhPagesAddRow(BhPages *pages, Size len);
+extern BlockNumber BhPagesWritten(const BhPages *pages);
+extern HeapTupleHeader BhPagesWaitingRow(const BhPages *pages, int i,
+										 Size *len);
+extern void BhPagesFinish(BhPages *pages, Relation rel, bool complete);
 
 /* bhprogress.c */
 

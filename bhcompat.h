@@ -43,6 +43,40 @@
 	pg_class_ownercheck((relid), (roleid))
 #endif
 
+/* Identity of a relation's file */
+#if PG_VERSION_NUM >= 160000
+#define BhLocator(rel)			((rel)->rd_locator)
+#else
+#define BhLocator(rel)			((rel)->rd_node)
+#endif
+
+/* Alignment of memory that is written to a file directly */
+#ifdef PG_IO_ALIGN_SIZE
+#define BH_IO_ALIGN				PG_IO_ALIGN_SIZE
+#else
+#define BH_IO_ALIGN				4096
+#endif
+
+/*
+ * From 19 on, the record of a multi-insert with frozen rows covers the
+ * visibility map too.  The page writer logs that separately, so it is not for
+ * these versions.
+ */
+#define BH_CAN_WRITE_PAGES		(PG_VERSION_NUM < 190000)
+
+#if PG_VERSION_NUM >= 190000
+#define BhSetChecksum(page, block)	PageSetChecksum(page, block)
+#else
+#define BhSetChecksum(page, block)	PageSetChecksumInplace(page, block)
+#endif
+
+/* Options of an insertion */
+#if PG_VERSION_NUM >= 190000
+typedef uint32 BhInsertOptions;
+#else
+typedef int BhInsertOptions;
+#endif
+
 /* Parameters of ExecutorRun; 18 dropped one */
 #if PG_VERSION_NUM >= 180000
 #define BH_EXECUTOR_RUN_PARAMS \

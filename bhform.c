@@ -338,3 +338,31 @@ BhFormRow(const BhLayout *layout, TupleTableSlot *slot,
 
 	return FormFromValues(layout, slot, to, room, len);
 }
+
+/*
+ * Length that BhFormRow() will find the slot's row to have, as far as that is
+ * known without looking at each value; otherwise 0.
+ */
+Size
+BhRowLength(const BhLayout *layout, TupleTableSlot *slot)
+{
+	if (TTS_IS_HEAPTUPLE(slot) || TTS_IS_BUFFERTUPLE(slot))
+	{
+		HeapTuple	tuple = ((HeapTupleTableSlot *) slot)->tuple;
+
+		if (tuple != NULL)
+			return tuple->t_len;
+	}
+	else if (TTS_IS_MINIMALTUPLE(slot))
+	{
+		MinimalTuple mtup = ((MinimalTupleTableSlot *) slot)->mintuple;
+
+		if (mtup != NULL)
+			return mtup->t_len + MINIMAL_TUPLE_OFFSET;
+	}
+
+	if (layout->simple && layout->natts > 0 &&
+		memchr(slot->tts_isnull, true, layout->natts) == NULL)
+		return layout->simple_len;
+	return 0;
+}

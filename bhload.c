@@ -38,6 +38,8 @@
 #include "postgres.h"
 
 #include "access/heapam.h"
+#include "access/heaptoast.h"
+#include "access/htup_details.h"
 #include "access/xact.h"
 #include "commands/copy.h"
 #include "nodes/plannodes.h"
@@ -96,6 +98,8 @@ typedef struct BhLoad
 	int			max_rows;
 	int			prepared_rows;	/* rows[] and slots[] filled in so far */
 	int			nrows;			/* rows waiting to be written */
+
+	BhPages    *pages;			/* rows go here instead, if not NULL */
 
 	/*
 	 * Subtransaction in which a flush is going on (or has failed), and the one
@@ -359,10 +363,16 @@ StartLoad(Relation rel, CommandId cid, const void *source, int options,
 		load->bistate = GetBulkInsertState();
 	load->context = context;
 
+	if (batchheap_page_writer && (write_options & TABLE_INSERT_FROZEN) &&
+		BhPagesSuit(rel))
+		load->pages = BhPagesBegin(rel, cid);
+
 	load->layout = BhMakeLayout(RelationGetDescr(rel));
 	load->size = (Size) batchheap_max_batch_size * 1024;
 	load->memory = palloc(load->size);
 	load->max_rows = batchheap_max_batch_rows;
+	if (load->pages != NULL)	/* whose last page may have to go there */
+		load->max_rows = Max(load->max_rows, MaxHeapTuplesPerPage);
 	load->rows = palloc(load->max_rows * sizeof(BhRow));
 	load->slots = palloc(load->max_rows * sizeof(TupleTableSlot *));
 
@@ -463,6 +473,63 @@ WriteBatch(BhLoad *load, Relation rel, TupleTableSlot **slots, int nslots)
 }
 
 /*
+ * The row that has been formed at the ring's free memory is part of the ring.
+ */
+static inline void
+KeepRow(BhLoad *load, char *at, Size len)
+{
+	BhRow	   *row = &load->rows[load->nrows];
+
+	if (unlikely(load->nrows == load->prepared_rows))
+	{
+		memcpy(row, &EmptyRow, sizeof(BhRow));
+		load->slots[load->prepared_rows++] = &row->base;
+	}
+	row->tuple.t_data = (HeapTupleHeader) at;
+	row->tuple.t_len = len;
+
+	load->nrows++;
+	load->used += MAXALIGN(len);
+}
+
+/*
+ * End the use of the page writer; the load goes on with the ring.
+ *
+ * In a subtransaction of the owner, rows of an incomplete page must not be
+ * logged as frozen ones.  They become the ring's, to be written provisionally.
+ */
+static void
+FinishPages(BhLoad *load, Relation rel)
+{
+	SubTransactionId subid = GetCurrentSubTransactionId();
+	bool		own = subid == load->owner;
+
+	load->flushing_in = subid;
+	if (!own)
+	{
+		HeapTupleHeader tuphdr;
+		Size		len;
+
+		while ((tuphdr = BhPagesWaitingRow(load->pages, load->nrows,
+										   &len)) != NULL)
+		{
+			char	   *to = load->memory + load->used;
+
+			memcpy(to, tuphdr, len);
+			KeepRow(load, to, len);
+		}
+		/* they will be counted again */
+		CountRows(load, -load->nrows, true);
+	}
+	BhPagesFinish(load->pages, rel, own);
+	load->flushing_in = InvalidSubTransactionId;
+
+	load->progress.pages = BhPagesWritten(load->pages);
+	BhCount(BH_PAGES, load->progress.pages);
+	load->pages = NULL;
+}
+
+/*
  * Write the waiting rows.  Returns false if there are none, or none that have
  * not been written provisionally.
  */
@@ -470,6 +537,13 @@ static bool
 FlushLoad(BhLoad *load, Relation rel)
 {
 	CheckNotBroken(load, rel);
+
+	if (load->pages != NULL)
+	{
+		FinishPages(load, rel);
+		if (load->nrows == 0)
+			return true;
+	}
 
 	if (load->nrows == 0 || load->written_in != InvalidSubTransactionId)
 		return false;
@@ -501,19 +575,92 @@ FlushFullRing(BhLoad *load, Relation rel)
 }
 
 /*
+ * Put a row on a page of the page writer.
+ */
+static void
+AddRowToPage(BhLoad *load, Relation rel, TupleTableSlot *slot)
+{
+	HeapTupleData formed;
+	HeapTuple	tuple = &formed;
+	Size		len = BhRowLength(load->layout, slot);
+	bool		toast;
+	MemoryContext oldcontext;
+
+	load->flushing_in = load->owner;
+
+	/* the usual case: straight from the slot to the page */
+	if (len > 0 && len <= TOAST_TUPLE_THRESHOLD)
+	{
+		char	   *to = BhPagesRoom(load->pages, rel, len, false);
+
+		if (likely(BhFormRow(load->layout, slot, to, len, &len) == BH_FORMED))
+		{
+			BhPagesAddRow(load->pages, len);
+			goto done;
+		}
+	}
+
+	oldcontext = MemoryContextSwitchTo(load->batch_context);
+
+	if (BhFormRow(load->layout, slot, load->memory, load->size,
+				  &len) == BH_FORMED)
+	{
+		formed.t_len = len;
+		formed.t_data = (HeapTupleHeader) load->memory;
+	}
+	else
+		tuple = ExecFetchSlotHeapTuple(slot, true, NULL);
+	tuple->t_tableOid = RelationGetRelid(rel);
+	ItemPointerSetInvalid(&tuple->t_self);
+
+	toast = HeapTupleHasExternal(tuple) ||
+		tuple->t_len > TOAST_TUPLE_THRESHOLD;
+	if (toast)
+		tuple = heap_toast_insert_or_update(rel, tuple, NULL, load->options);
+
+	memcpy(BhPagesRoom(load->pages, rel, tuple->t_len, toast),
+		   tuple->t_data, tuple->t_len);
+	len = tuple->t_len;
+	BhPagesAddRow(load->pages, len);
+
+	MemoryContextSwitchTo(oldcontext);
+	if (toast || tuple != &formed)
+		MemoryContextReset(load->batch_context);
+
+done:
+	load->flushing_in = InvalidSubTransactionId;
+	load->progress.bytes += len;
+	CountRows(load, 1, true);
+
+	if (BhPagesWritten(load->pages) != load->progress.pages)
+	{
+		load->progress.pages = BhPagesWritten(load->pages);
+		load->progress.batches++;
+		BhCount(BH_BATCHES, 1);
+		BhMarkToastPages(rel, false);
+		BhProgressReport(&load->progress);
+	}
+}
+
+/*
  * Put a row into the ring, or write it at once, after those before it.
  */
 static void
 AddRow(BhLoad *load, Relation rel, TupleTableSlot *slot)
 {
 	BhFormResult result;
-	BhRow	   *row;
 	char	   *to;
 	Size		len;
 
 	CheckNotBroken(load, rel);
 	if (unlikely(load->written_in != InvalidSubTransactionId))
 		elog(ERROR, "subtransaction has not ended");
+
+	if (load->pages != NULL)
+	{
+		AddRowToPage(load, rel, slot);
+		return;
+	}
 
 	for (;;)
 	{
@@ -533,17 +680,7 @@ AddRow(BhLoad *load, Relation rel, TupleTableSlot *slot)
 		}
 	}
 
-	row = &load->rows[load->nrows];
-	if (unlikely(load->nrows == load->prepared_rows))
-	{
-		memcpy(row, &EmptyRow, sizeof(BhRow));
-		load->slots[load->prepared_rows++] = &row->base;
-	}
-	row->tuple.t_data = (HeapTupleHeader) to;
-	row->tuple.t_len = len;
-
-	load->nrows++;
-	load->used += MAXALIGN(len);
+	KeepRow(load, to, len);
 	load->progress.bytes += len;
 
 	if (load->nrows == load->max_rows || load->used >= load->size)
@@ -699,7 +836,7 @@ BhFlushForRead(Relation rel, Snapshot snapshot)
 {
 	BhLoad	   *load = FindLoad(RelationGetRelid(rel));
 
-	if (load == NULL || load->nrows == 0)
+	if (load == NULL || (load->nrows == 0 && load->pages == NULL))
 		return;
 
 	/*
@@ -813,8 +950,8 @@ ReportUnfinished(const BhLoad *load)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INTERNAL_ERROR),
-			 errmsg("%d rows for the table with OID %u have not been written",
-					load->nrows, load->relid),
+			 errmsg("rows for the table with OID %u have not been written",
+					load->relid),
 			 errdetail("The command that inserted them in bulk did not say that it had finished."),
 			 errhint("Set batchheap.enable to off for this command, and report the extension that it belongs to.")));
 }
@@ -828,7 +965,7 @@ AtXactEvent(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_PREPARE:
 			for (BhLoad *load = Loads; load != NULL; load = load->next)
 			{
-				if (load->nrows > 0)
+				if (load->nrows > 0 || load->pages != NULL)
 					ReportUnfinished(load);
 			}
 			break;
@@ -861,7 +998,8 @@ AtSubXactEvent(SubXactEvent event, SubTransactionId subid,
 		switch (event)
 		{
 			case SUBXACT_EVENT_PRE_COMMIT_SUB:
-				if (load->owner == subid && load->nrows > 0)
+				if (load->owner == subid &&
+					(load->nrows > 0 || load->pages != NULL))
 					ReportUnfinished(load);
 				break;
 
@@ -891,7 +1029,12 @@ AtSubXactEvent(SubXactEvent event, SubTransactionId subid,
 					DropLoad(load);
 					break;
 				}
-				if (load->flushing_in >= subid)
+
+				/*
+				 * What a failed flush of the ring has written goes with the
+				 * subtransaction.  Pages cannot be written again.
+				 */
+				if (load->flushing_in >= subid && load->pages == NULL)
 				{
 					/* its pin has gone with the resource owner, or will */
 					if (load->bistate != NULL)

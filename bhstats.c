@@ -36,6 +36,7 @@ static const struct
 	[BH_ROWS_BATCHED] = {"rows_batched", "rows they wrote"},
 	[BH_ROWS_FROZEN] = {"rows_frozen", "of these, rows written frozen"},
 	[BH_BATCHES] = {"batches", "batches they wrote"},
+	[BH_PAGES] = {"pages_written", "pages that the page writer wrote"},
 	[BH_FORCED_FLUSHES] = {"forced_flushes", "batches written early, because the table was read or written meanwhile"},
 	[BH_ROWS_WHOLE] = {"rows_whole", "of their rows, those that made a batch alone: too large, or with values stored elsewhere"},
 	[BH_COPY_ROWS] = {"copy_rows", "rows that COPY batched"},
