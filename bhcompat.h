@@ -58,6 +58,22 @@
 #endif
 
 /*
+ * Mark a page, which has PD_ALL_VISIBLE, all-visible and all-frozen in the
+ * visibility map.  From 19 on that is part of the record of whatever else
+ * happens to the page, and there is no record for it alone that we could use.
+ */
+#define BH_CAN_MARK_PAGES		(PG_VERSION_NUM < 190000)
+#if BH_CAN_MARK_PAGES
+#define BhMarkAllFrozen(rel, block, buffer, vmbuffer) \
+	((void) visibilitymap_set((rel), (block), (buffer), InvalidXLogRecPtr, \
+							  (vmbuffer), InvalidTransactionId, \
+							  VISIBILITYMAP_ALL_VISIBLE | \
+							  VISIBILITYMAP_ALL_FROZEN))
+#else
+#define BhMarkAllFrozen(rel, block, buffer, vmbuffer)	((void) 0)
+#endif
+
+/*
  * From 19 on, the record of a multi-insert with frozen rows covers the
  * visibility map too.  The page writer logs that separately, so it is not for
  * these versions.

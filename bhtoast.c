@@ -64,7 +64,7 @@ BhMarkToastPages(Relation rel, bool finished)
 	Buffer		vmbuffer = InvalidBuffer;
 	bool		go_on = true;
 
-	if (!OidIsValid(rel->rd_rel->reltoastrelid))
+	if (!BH_CAN_MARK_PAGES || !OidIsValid(rel->rd_rel->reltoastrelid))
 		return;
 
 	toastrel = table_open(rel->rd_rel->reltoastrelid, RowExclusiveLock);
@@ -87,10 +87,7 @@ BhMarkToastPages(Relation rel, bool finished)
 			/* frozen rows conflict with no snapshot, hence the invalid XID */
 			PageSetAllVisible(page);
 			MarkBufferDirty(buffer);
-			visibilitymap_set(toastrel, block, buffer, InvalidXLogRecPtr,
-							  vmbuffer, InvalidTransactionId,
-							  VISIBILITYMAP_ALL_VISIBLE |
-							  VISIBILITYMAP_ALL_FROZEN);
+			BhMarkAllFrozen(toastrel, block, buffer, vmbuffer);
 		}
 		UnlockReleaseBuffer(buffer);
 	}
