@@ -163,7 +163,7 @@ FormFromValues(const BhLayout *layout, TupleTableSlot *slot,
 	slot_getallattrs(slot);
 	values = slot->tts_values;
 	isnull = slot->tts_isnull;
-	hasnull = natts > 0 && memchr(isnull, true, natts) != NULL;
+	hasnull = natts > 0 && memchr(isnull, 1, natts) != NULL;
 
 	if (layout->simple && !hasnull)
 	{
@@ -362,7 +362,7 @@ BhRowLength(const BhLayout *layout, TupleTableSlot *slot)
 	}
 
 	if (layout->simple && layout->natts > 0 &&
-		memchr(slot->tts_isnull, true, layout->natts) == NULL)
+		memchr(slot->tts_isnull, 1, layout->natts) == NULL)
 		return layout->simple_len;
 	return 0;
 }
