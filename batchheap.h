@@ -82,10 +82,12 @@ typedef struct BhFrame
 	QueryDesc  *queryDesc;
 	int			nrows;			/* rows inserted singly, until decided */
 	bool		decided;
-	Oid			target;			/* table whose rows are batched, if valid */
-	CommandId	cid;			/* command id they come with */
-	bool		freeze;			/* they are written frozen */
-	bool		loading;		/* a load has begun */
+	bool		batch;			/* rows are batched, if they ... */
+	Oid			target;			/* ... are for this table */
+	bool		routed;			/* or, if it is partitioned, for partitions */
+	CommandId	cid;			/* ... and come with this command id */
+	bool		readers;		/* functions are called that might see them */
+	int			loads;			/* loads that have begun and not ended */
 	BhCounter	refusal;		/* counter of rows that are not batched */
 } BhFrame;
 
@@ -93,6 +95,8 @@ extern BhFrame *BhCurrentFrame;
 
 extern void BhExecInit(void);
 extern void BhDecide(BhFrame *frame, Relation rel);
+extern bool BhMayLoad(BhFrame *frame, Relation rel, bool *freeze,
+					  BhCounter *refusal);
 
 /* bhload.c */
 
@@ -105,7 +109,7 @@ extern bool BhLoadInsert(Relation rel, TupleTableSlot *slot, CommandId cid,
 extern bool BhLoadInsertStatement(Relation rel, TupleTableSlot *slot,
 								  CommandId cid, int options);
 extern void BhLoadFinish(Relation rel);
-extern void BhLoadFinishStatement(BhFrame *frame, Relation rel);
+extern void BhLoadFinishStatement(BhFrame *frame);
 extern void BhFlushForWrite(Relation rel);
 extern void BhFlushForRead(Relation rel, Snapshot snapshot);
 extern bool BhMayFreezeUnasked(Relation rel, const BhFrame *frame);

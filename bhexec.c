@@ -341,15 +341,13 @@ ReadsTarget(PlannedStmt *stmt, Index target, Oid relid)
 }
 
 /*
- * Could the rows wait, as far as the form of the statement and of its table
- * goes?
+ * Could the rows wait, as far as the form of the statement goes?
  */
 static bool
 StatementMayBatch(QueryDesc *queryDesc, ModifyTableState *mtstate,
 				  BhCounter *refusal)
 {
 	ModifyTable *node = (ModifyTable *) mtstate->ps.plan;
-	Relation	rel = mtstate->resultRelInfo->ri_RelationDesc;
 	Plan	   *source = outerPlan(node);
 	ListCell   *lc;
 
@@ -366,23 +364,13 @@ StatementMayBatch(QueryDesc *queryDesc, ModifyTableState *mtstate,
 	if (!batchheap_enable || !batchheap_batch_insert)
 		return false;
 
-	*refusal = BH_ROWS_INDEXED;
-	if (rel->rd_rel->relhasindex ||
-		(rel->trigdesc != NULL &&
-		 (rel->trigdesc->trig_insert_before_row ||
-		  rel->trigdesc->trig_insert_after_row ||
-		  rel->trigdesc->trig_insert_instead_row)))
-		return false;
-
 	*refusal = BH_ROWS_FEATURE;
 	if (queryDesc->plannedstmt->hasReturning ||
 		queryDesc->plannedstmt->hasModifyingCTE ||
 		node->returningLists != NIL ||
 		node->onConflictAction != ONCONFLICT_NONE ||
 		mtstate->mt_nrels != 1 ||
-		mtstate->mt_partition_tuple_routing != NULL ||
-		mtstate->mt_transition_capture != NULL ||
-		RelationIsUsedAsCatalogTable(rel))
+		mtstate->mt_transition_capture != NULL)
 		return false;
 
 	/*
@@ -404,58 +392,136 @@ StatementMayBatch(QueryDesc *queryDesc, ModifyTableState *mtstate,
 }
 
 /*
- * Decide whether rows that the frame's statement inserts into the relation are
- * batched, and whether they are frozen then.
+ * Could rows of the table wait, whatever the statement is?
+ */
+static bool
+TableMayBatch(Relation rel, BhCounter *refusal)
+{
+	*refusal = BH_ROWS_INDEXED;
+	if (rel->rd_rel->relhasindex ||
+		(rel->trigdesc != NULL &&
+		 (rel->trigdesc->trig_insert_before_row ||
+		  rel->trigdesc->trig_insert_after_row ||
+		  rel->trigdesc->trig_insert_instead_row)))
+		return false;
+
+	*refusal = BH_ROWS_FEATURE;
+	return !RelationIsUsedAsCatalogTable(rel);
+}
+
+/*
+ * Look for functions with one of the functions above, or with LOOK_AT, in
+ * memory that is released afterwards.
+ */
+static void
+LookAtAll(QueryDesc *queryDesc, Relation rel, BhFunctions *found)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
+												  "batchheap statement",
+												  ALLOCSET_SMALL_SIZES);
+	MemoryContext oldcontext = MemoryContextSwitchTo(context);
+
+	if (queryDesc != NULL)
+	{
+		(void) LookAtPlan(queryDesc->planstate, found);
+		(void) LOOK_AT(((ModifyTable *) queryDesc->planstate->plan)->withCheckOptionLists);
+	}
+	if (rel != NULL)
+		LookAtTable(rel, found);
+
+	MemoryContextSwitchTo(oldcontext);
+	MemoryContextDelete(context);
+}
+
+/*
+ * Refuse to batch rows of the frame's statement.
+ */
+static void
+Refuse(BhFrame *frame, Relation rel, BhCounter refusal)
+{
+	frame->batch = false;
+	frame->refusal = refusal;
+	ereport(DEBUG1,
+			(errmsg_internal("batchheap: rows for \"%s\" are inserted singly: %s",
+							 RelationGetRelationName(rel),
+							 BhCounterReason(refusal))));
+}
+
+/*
+ * Decide whether rows that the frame's statement inserts are batched.
  *
- * To be called when the statement has come to insert a row, at most once.
+ * To be called when the statement has come to insert a row into the relation,
+ * at most once.  Whether a table's rows are batched is for BhMayLoad() to say.
  */
 void
 BhDecide(BhFrame *frame, Relation rel)
 {
 	QueryDesc  *queryDesc = frame->queryDesc;
 	ModifyTableState *mtstate = (ModifyTableState *) queryDesc->planstate;
-	BhFunctions functions = {false, false};
-	BhFunctions *found = &functions;
-	MemoryContext context;
-	MemoryContext oldcontext;
+	Relation	named;
+	BhFunctions found = {false, false};
+	BhCounter	refusal;
 
 	frame->decided = true;
 	frame->refusal = BH_ROWS_FEATURE;
-	if (queryDesc->operation != CMD_INSERT ||
-		!IsA(mtstate, ModifyTableState) ||
-		mtstate->resultRelInfo->ri_RelationDesc != rel)
+	if (queryDesc->operation != CMD_INSERT || !IsA(mtstate, ModifyTableState))
 		return;
 
-	if (StatementMayBatch(queryDesc, mtstate, &frame->refusal))
-	{
-		context = AllocSetContextCreate(CurrentMemoryContext,
-										"batchheap statement",
-										ALLOCSET_SMALL_SIZES);
-		oldcontext = MemoryContextSwitchTo(context);
-		(void) LookAtPlan(queryDesc->planstate, found);
-		(void) LOOK_AT(((ModifyTable *) mtstate->ps.plan)->withCheckOptionLists);
-		LookAtTable(rel, found);
-		MemoryContextSwitchTo(oldcontext);
-		MemoryContextDelete(context);
+	/* rows are for the named table, or for partitions of it */
+	named = mtstate->resultRelInfo->ri_RelationDesc;
+	frame->target = RelationGetRelid(named);
+	frame->routed = mtstate->mt_partition_tuple_routing != NULL;
+	if (named != rel && !frame->routed)
+		return;
 
-		if (!found->volatiles)
-		{
-			frame->target = RelationGetRelid(rel);
-			frame->cid = queryDesc->estate->es_output_cid;
-			frame->freeze = !found->readers &&
-				BhMayFreezeUnasked(rel, frame->outer) &&
-				!ReadsTarget(queryDesc->plannedstmt,
-							 mtstate->resultRelInfo->ri_RangeTableIndex,
-							 frame->target);
-			return;
-		}
-		frame->refusal = BH_ROWS_VOLATILE;
+	if (!StatementMayBatch(queryDesc, mtstate, &refusal) ||
+		(!frame->routed && !TableMayBatch(rel, &refusal)))
+	{
+		Refuse(frame, rel, refusal);
+		return;
 	}
 
-	ereport(DEBUG1,
-			(errmsg_internal("batchheap: rows for \"%s\" are inserted singly: %s",
-							 RelationGetRelationName(rel),
-							 BhCounterReason(frame->refusal))));
+	LookAtAll(queryDesc, frame->routed ? named : NULL, &found);
+	if (found.volatiles)
+	{
+		Refuse(frame, rel, BH_ROWS_VOLATILE);
+		return;
+	}
+
+	frame->batch = true;
+	frame->cid = queryDesc->estate->es_output_cid;
+	frame->readers = found.readers;
+}
+
+/*
+ * May the frame's statement, which is to be batched, begin a load of this
+ * relation?  If so, says whether it shall be frozen; if not, which counter
+ * tells why.
+ */
+bool
+BhMayLoad(BhFrame *frame, Relation rel, bool *freeze, BhCounter *refusal)
+{
+	QueryDesc  *queryDesc = frame->queryDesc;
+	BhFunctions found = {false, frame->readers};
+
+	if (!TableMayBatch(rel, refusal))
+		return false;
+
+	LookAtAll(NULL, rel, &found);
+	if (found.volatiles)
+	{
+		/* for good, so as not to look again for each row */
+		*refusal = BH_ROWS_VOLATILE;
+		Refuse(frame, rel, *refusal);
+		return false;
+	}
+
+	*freeze = !found.readers &&
+		BhMayFreezeUnasked(rel, frame->outer) &&
+		!ReadsTarget(queryDesc->plannedstmt,
+					 ((ModifyTableState *) queryDesc->planstate)->resultRelInfo->ri_RangeTableIndex,
+					 RelationGetRelid(rel));
+	return true;
 }
 
 static void
@@ -475,9 +541,8 @@ BhExecutorRun(BH_EXECUTOR_RUN_PARAMS)
 		else
 			standard_ExecutorRun(BH_EXECUTOR_RUN_ARGS);
 
-		if (frame.loading)
-			BhLoadFinishStatement(&frame,
-								  ((ModifyTableState *) queryDesc->planstate)->resultRelInfo->ri_RelationDesc);
+		if (frame.loads > 0)
+			BhLoadFinishStatement(&frame);
 	}
 	PG_FINALLY();
 	{

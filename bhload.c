@@ -40,6 +40,7 @@
 #include "access/heapam.h"
 #include "access/heaptoast.h"
 #include "access/htup_details.h"
+#include "access/table.h"
 #include "access/xact.h"
 #include "commands/copy.h"
 #include "nodes/plannodes.h"
@@ -56,6 +57,11 @@
  * Rows that a statement inserts before it is considered for batching.
  */
 #define BH_ROWS_ALONE 20
+
+/*
+ * Tables, which must be partitions then, that a statement loads at a time.
+ */
+#define BH_MAX_LOADS 64
 
 /*
  * A row of the ring.  heap_multi_insert() takes slots; it asks a slot for its
@@ -688,6 +694,77 @@ AddRow(BhLoad *load, Relation rel, TupleTableSlot *slot)
 }
 
 /*
+ * Write what waits, and let go of everything.
+ */
+static void
+FinishLoad(BhLoad *load, Relation rel)
+{
+	FlushLoad(load, rel);
+
+	if (load->options & TABLE_INSERT_FROZEN)
+		BhMarkToastPages(rel, true);
+
+	ereport(DEBUG1,
+			(errmsg_internal("batchheap: " INT64_FORMAT " rows loaded into \"%s\" in " INT64_FORMAT " batches, %s",
+							 load->progress.rows,
+							 RelationGetRelationName(rel),
+							 load->progress.batches,
+							 (load->options & TABLE_INSERT_FROZEN) ?
+							 "frozen" : "not frozen")));
+	BhProgressEnd(&load->progress);
+	DropLoad(load);
+}
+
+/*
+ * The load of a frame that has had no row for the longest time, if any.
+ */
+static BhLoad *
+OldestLoad(const BhFrame *frame)
+{
+	BhLoad	   *oldest = NULL;
+
+	for (BhLoad *load = Loads; load != NULL; load = load->next)
+	{
+		if (load->source == frame)
+			oldest = load;
+	}
+	return oldest;
+}
+
+/*
+ * End a load of a frame's statement.
+ */
+static void
+FinishFrameLoad(BhFrame *frame, BhLoad *load)
+{
+	/* the executor has the relation open, and locked */
+	Relation	rel = table_open(load->relid, NoLock);
+
+	FinishLoad(load, rel);
+	table_close(rel, NoLock);
+	frame->loads--;
+}
+
+/*
+ * End a load of a frame's statement to make room for another.  Returns false
+ * if that is of no use, because rows go to more tables than there may be loads
+ * in no order: the next row could be for the table whose load ended.
+ */
+static bool
+MakeRoomForLoad(BhFrame *frame)
+{
+	BhLoad	   *oldest = OldestLoad(frame);
+
+	if (oldest == NULL)			/* nested commands have ended them */
+		frame->loads = 0;
+	else if (oldest->progress.rows + oldest->nrows < BH_ROWS_ALONE)
+		return false;
+	else
+		FinishFrameLoad(frame, oldest);
+	return true;
+}
+
+/*
  * The load of a relation, provided that a row which comes like this is one of
  * its rows.  Sets *other if there is a load, but the row is not.
  */
@@ -776,8 +853,9 @@ BhLoadInsertStatement(Relation rel, TupleTableSlot *slot, CommandId cid,
 		if (++frame->nrows > BH_ROWS_ALONE || FileIsNew(rel))
 			BhDecide(frame, rel);
 	}
-	if (frame->target != RelationGetRelid(rel) || frame->cid != cid ||
-		options != 0)
+	if (!frame->batch || frame->cid != cid || options != 0 ||
+		(frame->routed ? !rel->rd_rel->relispartition :
+		 frame->target != RelationGetRelid(rel)))
 	{
 		BhCount(frame->refusal, 1);
 		return false;
@@ -786,9 +864,19 @@ BhLoadInsertStatement(Relation rel, TupleTableSlot *slot, CommandId cid,
 	load = FindOwnLoad(rel, cid, frame, options, &other);
 	if (unlikely(load == NULL))
 	{
+		BhCounter	refusal;
+		bool		may_load = false;
+		bool		freeze = false;
+
 		if (other)
+			refusal = BH_ROWS_NOT_PROVEN;
+		else if (frame->loads == BH_MAX_LOADS && !MakeRoomForLoad(frame))
+			refusal = BH_ROWS_SINGLE;
+		else
+			may_load = BhMayLoad(frame, rel, &freeze, &refusal);
+		if (!may_load)
 		{
-			BhCount(BH_ROWS_NOT_PROVEN, 1);
+			BhCount(refusal, 1);
 			return false;
 		}
 
@@ -798,9 +886,9 @@ BhLoadInsertStatement(Relation rel, TupleTableSlot *slot, CommandId cid,
 		 * the same buffers that single rows use.
 		 */
 		load = StartLoad(rel, cid, frame, options,
-						 frame->freeze ?
+						 freeze ?
 						 TABLE_INSERT_SKIP_FSM | TABLE_INSERT_FROZEN : 0);
-		frame->loading = true;
+		frame->loads++;
 	}
 
 	AddRow(load, rel, slot);
@@ -856,28 +944,6 @@ BhFlushForRead(Relation rel, Snapshot snapshot)
 }
 
 /*
- * Write what waits, and let go of everything.
- */
-static void
-FinishLoad(BhLoad *load, Relation rel)
-{
-	FlushLoad(load, rel);
-
-	if (load->options & TABLE_INSERT_FROZEN)
-		BhMarkToastPages(rel, true);
-
-	ereport(DEBUG1,
-			(errmsg_internal("batchheap: " INT64_FORMAT " rows loaded into \"%s\" in " INT64_FORMAT " batches, %s",
-							 load->progress.rows,
-							 RelationGetRelationName(rel),
-							 load->progress.batches,
-							 (load->options & TABLE_INSERT_FROZEN) ?
-							 "frozen" : "not frozen")));
-	BhProgressEnd(&load->progress);
-	DropLoad(load);
-}
-
-/*
  * End the load of this relation, if there is one, as its bulk insertion is
  * finished.
  *
@@ -900,17 +966,17 @@ BhLoadFinish(Relation rel)
 }
 
 /*
- * End the load of a frame whose statement has inserted all its rows.
+ * End the loads of a frame whose statement has inserted all its rows.
  */
 void
-BhLoadFinishStatement(BhFrame *frame, Relation rel)
+BhLoadFinishStatement(BhFrame *frame)
 {
-	BhLoad	   *load = FindLoad(RelationGetRelid(rel));
+	BhLoad	   *load;
 
-	/* a nested command may have ended it */
-	if (load != NULL && load->source == frame)
-		FinishLoad(load, rel);
+	while ((load = OldestLoad(frame)) != NULL)
+		FinishFrameLoad(frame, load);
 }
+
 
 /* ------------------------------------------------------------------------
  * Freezing what COPY and INSERT put into a new file
