@@ -157,9 +157,9 @@ extern BhPages *BhPagesBegin(Relation rel, CommandId cid);
 extern char *BhPagesRoom(BhPages *pages, Relation rel, Size len, bool toasted);
 extern void BhPagesAddRow(BhPages *pages, Size len);
 extern BlockNumber BhPagesWritten(const BhPages *pages);
-extern HeapTupleHeader BhPagesWaitingRow(const BhPages *pages, int i,
-										 Size *len);
-extern void BhPagesFinish(BhPages *pages, Relation rel, bool complete);
+extern int	BhPagesWaiting(const BhPages *pages);
+extern void BhPagesTakeRows(const BhPages *pages, HeapTuple *tuples);
+extern void BhPagesFinish(BhPages *pages, Relation rel, bool rest);
 
 /* bhprogress.c */
 

@@ -377,8 +377,6 @@ StartLoad(Relation rel, CommandId cid, const void *source, int options,
 	load->size = (Size) batchheap_max_batch_size * 1024;
 	load->memory = palloc(load->size);
 	load->max_rows = batchheap_max_batch_rows;
-	if (load->pages != NULL)	/* whose last page may have to go there */
-		load->max_rows = Max(load->max_rows, MaxHeapTuplesPerPage);
 	load->rows = palloc(load->max_rows * sizeof(BhRow));
 	load->slots = palloc(load->max_rows * sizeof(TupleTableSlot *));
 
@@ -479,30 +477,52 @@ WriteBatch(BhLoad *load, Relation rel, TupleTableSlot **slots, int nslots)
 }
 
 /*
- * The row that has been formed at the ring's free memory is part of the ring.
+ * Fill in the next element of the ring.
  */
-static inline void
-KeepRow(BhLoad *load, char *at, Size len)
+static void
+PrepareRow(BhLoad *load)
 {
-	BhRow	   *row = &load->rows[load->nrows];
+	BhRow	   *row = &load->rows[load->prepared_rows];
 
-	if (unlikely(load->nrows == load->prepared_rows))
+	memcpy(row, &EmptyRow, sizeof(BhRow));
+	load->slots[load->prepared_rows++] = &row->base;
+}
+
+/*
+ * Make the rows that the page writer has not written the ring's.  They stay
+ * where they are; the ring is full until they are done with.
+ */
+static void
+TakeRowsFromPages(BhLoad *load)
+{
+	MemoryContext oldcontext = MemoryContextSwitchTo(load->context);
+	int			nrows = BhPagesWaiting(load->pages);
+	HeapTuple  *tuples = palloc(Max(nrows, 1) * sizeof(HeapTuple));
+
+	load->rows = palloc(Max(nrows, load->max_rows) * sizeof(BhRow));
+	load->slots = palloc(Max(nrows, load->max_rows) * sizeof(TupleTableSlot *));
+	for (load->prepared_rows = 0; load->prepared_rows < nrows;)
 	{
-		memcpy(row, &EmptyRow, sizeof(BhRow));
-		load->slots[load->prepared_rows++] = &row->base;
+		PrepareRow(load);
+		tuples[load->prepared_rows - 1] =
+			&load->rows[load->prepared_rows - 1].tuple;
 	}
-	row->tuple.t_data = (HeapTupleHeader) at;
-	row->tuple.t_len = len;
+	BhPagesTakeRows(load->pages, tuples);
+	pfree(tuples);
 
-	load->nrows++;
-	load->used += MAXALIGN(len);
+	load->nrows = nrows;
+	load->used = load->size;
+	MemoryContextSwitchTo(oldcontext);
+
+	/* they will be counted again */
+	CountRows(load, -nrows, true);
 }
 
 /*
  * End the use of the page writer; the load goes on with the ring.
  *
- * In a subtransaction of the owner, rows of an incomplete page must not be
- * logged as frozen ones.  They become the ring's, to be written provisionally.
+ * In a subtransaction of the owner, the rows that are not written must not be
+ * logged as frozen ones.  They are written provisionally, by way of the ring.
  */
 static void
 FinishPages(BhLoad *load, Relation rel)
@@ -512,21 +532,7 @@ FinishPages(BhLoad *load, Relation rel)
 
 	load->flushing_in = subid;
 	if (!own)
-	{
-		HeapTupleHeader tuphdr;
-		Size		len;
-
-		while ((tuphdr = BhPagesWaitingRow(load->pages, load->nrows,
-										   &len)) != NULL)
-		{
-			char	   *to = load->memory + load->used;
-
-			memcpy(to, tuphdr, len);
-			KeepRow(load, to, len);
-		}
-		/* they will be counted again */
-		CountRows(load, -load->nrows, true);
-	}
+		TakeRowsFromPages(load);
 	BhPagesFinish(load->pages, rel, own);
 	load->flushing_in = InvalidSubTransactionId;
 
@@ -655,6 +661,7 @@ static void
 AddRow(BhLoad *load, Relation rel, TupleTableSlot *slot)
 {
 	BhFormResult result;
+	BhRow	   *row;
 	char	   *to;
 	Size		len;
 
@@ -686,7 +693,14 @@ AddRow(BhLoad *load, Relation rel, TupleTableSlot *slot)
 		}
 	}
 
-	KeepRow(load, to, len);
+	if (unlikely(load->nrows == load->prepared_rows))
+		PrepareRow(load);
+	row = &load->rows[load->nrows];
+	row->tuple.t_data = (HeapTupleHeader) to;
+	row->tuple.t_len = len;
+
+	load->nrows++;
+	load->used += MAXALIGN(len);
 	load->progress.bytes += len;
 
 	if (load->nrows == load->max_rows || load->used >= load->size)

@@ -13,13 +13,12 @@
  * if it filled an empty page with frozen rows at once.  Recovery, standbys and
  * logical decoding know it; there is nothing new to them.
  *
- * Durability follows the server's own bulk writers.  A page that goes past
- * shared buffers is not seen by a checkpoint, which may put the redo pointer
- * beyond the page's record although the page is not on disk.  So each write
- * asks the checkpointer for a sync, as a write of a shared buffer does; and
- * if a checkpoint has begun since the first record, which may have been too
- * early for some of our requests, we sync the file ourselves at the end.  If
- * none has begun, replay starts before our records and does not need the file.
+ * Each page is written right after its record is logged, and no checkpoint can
+ * come between the two.  So whatever a checkpoint leaves out of replay is in
+ * the file by the time that the checkpoint syncs it, and by the time that a
+ * base backup which starts with the checkpoint copies it.  Shared buffers give
+ * the same guarantee.  Logging early and writing late, as suggests itself
+ * when pages are filled slowly, would not.
  *
  * Copyright (c) 2026, the batchheap developers
  *
@@ -37,6 +36,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/bufpage.h"
+#include "storage/proc.h"
 #include "storage/smgr.h"
 
 #include "batchheap.h"
@@ -57,11 +57,10 @@ struct BhPages
 {
 	CommandId	cid;
 	Size		reserved;		/* bytes to be left free on a page */
-	XLogRecPtr	redo;			/* redo pointer before the first record */
-	char	   *run;			/* RUN_LENGTH pages, aligned for I/O */
+	char	   *run;			/* RUN_LENGTH pages, and one of the visibility
+								 * map, aligned for I/O */
 	BlockNumber first;			/* block number of the first page of the run */
-	int			full;			/* pages that are complete, and logged */
-	int			rows;			/* rows on the page that is being filled */
+	int			full;			/* pages before the one that is being filled */
 };
 
 static inline Page
@@ -95,12 +94,11 @@ BhPages *
 BhPagesBegin(Relation rel, CommandId cid)
 {
 	BhPages    *pages = palloc0(sizeof(BhPages));
-	char	   *memory = palloc(RUN_LENGTH * BLCKSZ + BH_IO_ALIGN);
+	char	   *memory = palloc((RUN_LENGTH + 1) * BLCKSZ + BH_IO_ALIGN);
 
 	pages->cid = cid;
 	pages->reserved = RelationGetTargetPageFreeSpace(rel,
 													 HEAP_DEFAULT_FILLFACTOR);
-	pages->redo = GetRedoRecPtr();
 	pages->run = (char *) TYPEALIGN(BH_IO_ALIGN, memory);
 	PageInit(RunPage(pages, 0), BLCKSZ, 0);
 
@@ -117,22 +115,15 @@ BhPagesWritten(const BhPages *pages)
 }
 
 /*
- * Log the page that is being filled, and declare it complete.
- *
- * TOAST rows that were written for a row are dropped by logical decoding with
- * the record that says it is the last one of its insertion.  If more is true,
- * a row has been toasted that goes on the next page, so this is not the last.
+ * Fill in what is not known of the rows on a page before its place in the file
+ * is: their headers, as heap_insert() would.
  */
 static void
-CompletePage(BhPages *pages, Relation rel, bool more)
+CompletePage(Page page, BlockNumber block, TransactionId xid, CommandId cid)
 {
-	Page		page = RunPage(pages, pages->full);
-	BlockNumber block = pages->first + pages->full;
-	TransactionId xid = GetCurrentTransactionId();
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
 
-	CHECK_FOR_INTERRUPTS();
-
-	for (OffsetNumber off = FirstOffsetNumber; off <= pages->rows; off++)
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
 	{
 		HeapTupleHeader tuphdr =
 			(HeapTupleHeader) PageGetItem(page, PageGetItemId(page, off));
@@ -142,80 +133,120 @@ CompletePage(BhPages *pages, Relation rel, bool more)
 		tuphdr->t_infomask |= HEAP_XMAX_INVALID;
 		HeapTupleHeaderSetXmin(tuphdr, xid);
 		HeapTupleHeaderSetXminFrozen(tuphdr);
-		HeapTupleHeaderSetCmin(tuphdr, pages->cid);
+		HeapTupleHeaderSetCmin(tuphdr, cid);
 		HeapTupleHeaderSetXmax(tuphdr, InvalidTransactionId);
 		ItemPointerSet(&tuphdr->t_ctid, block, off);
 	}
 	PageSetAllVisible(page);
-
-	if (RelationNeedsWAL(rel))
-	{
-		PGAlignedBlock data;
-		char	   *end = data.data;
-		xl_heap_multi_insert xlrec;
-		bool		logical = RelationIsLogicallyLogged(rel);
-		XLogRecPtr	lsn;
-
-		xlrec.flags = XLH_INSERT_ALL_FROZEN_SET;
-		if (!more)
-			xlrec.flags |= XLH_INSERT_LAST_IN_MULTI;
-		if (logical)
-			xlrec.flags |= XLH_INSERT_CONTAINS_NEW_TUPLE;
-		xlrec.ntuples = pages->rows;
-
-		for (OffsetNumber off = FirstOffsetNumber; off <= pages->rows; off++)
-		{
-			ItemId		item = PageGetItemId(page, off);
-			HeapTupleHeader tuphdr = (HeapTupleHeader) PageGetItem(page, item);
-			xl_multi_insert_tuple *entry =
-				(xl_multi_insert_tuple *) SHORTALIGN(end);
-
-			entry->datalen = ItemIdGetLength(item) - SizeofHeapTupleHeader;
-			entry->t_infomask2 = tuphdr->t_infomask2;
-			entry->t_infomask = tuphdr->t_infomask;
-			entry->t_hoff = tuphdr->t_hoff;
-			end = (char *) entry + SizeOfMultiInsertTuple;
-			memcpy(end, (char *) tuphdr + SizeofHeapTupleHeader,
-				   entry->datalen);
-			end += entry->datalen;
-		}
-		Assert(end - data.data < BLCKSZ);
-
-		XLogBeginInsert();
-		XLogRegisterData((char *) &xlrec, SizeOfHeapMultiInsert);
-		XLogRegisterBlock(0, &BhLocator(rel), MAIN_FORKNUM, block, page,
-						  REGBUF_STANDARD | REGBUF_WILL_INIT |
-						  (logical ? REGBUF_KEEP_DATA : 0));
-		XLogRegisterBufData(0, data.data, end - data.data);
-		XLogSetRecordFlags(XLOG_INCLUDE_ORIGIN);
-		lsn = XLogInsert(RM_HEAP2_ID,
-						 XLOG_HEAP2_MULTI_INSERT | XLOG_HEAP_INIT_PAGE);
-		PageSetLSN(page, lsn);
-	}
-
-	pgstat_count_heap_insert(rel, pages->rows);
-	pages->full++;
-	pages->rows = 0;
 }
 
 /*
- * Write the complete pages to the end of the file, and start a new run.
+ * Log a page, and set its LSN.
+ *
+ * Logical decoding keeps the TOAST rows that it comes across until the record
+ * that is marked as the last of an insertion.
  */
 static void
-WriteRun(BhPages *pages, Relation rel)
+LogPage(Page page, BlockNumber block, Relation rel, bool last)
 {
-	for (int i = 0; i < pages->full; i++)
+	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	bool		logical = RelationIsLogicallyLogged(rel);
+	PGAlignedBlock data;
+	char	   *end = data.data;
+	xl_heap_multi_insert xlrec;
+	XLogRecPtr	lsn;
+
+	xlrec.flags = XLH_INSERT_ALL_FROZEN_SET;
+	if (last)
+		xlrec.flags |= XLH_INSERT_LAST_IN_MULTI;
+	if (logical)
+		xlrec.flags |= XLH_INSERT_CONTAINS_NEW_TUPLE;
+	xlrec.ntuples = max;
+
+	for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
 	{
-		Page		page = RunPage(pages, i);
-		BlockNumber block = pages->first + i;
+		ItemId		item = PageGetItemId(page, off);
+		HeapTupleHeader tuphdr = (HeapTupleHeader) PageGetItem(page, item);
+		xl_multi_insert_tuple *entry =
+			(xl_multi_insert_tuple *) SHORTALIGN(end);
 
-		BhSetChecksum(page, block);
-		smgrextend(RelationGetSmgr(rel), MAIN_FORKNUM, block, (char *) page,
-				   false);
+		entry->datalen = ItemIdGetLength(item) - SizeofHeapTupleHeader;
+		entry->t_infomask2 = tuphdr->t_infomask2;
+		entry->t_infomask = tuphdr->t_infomask;
+		entry->t_hoff = tuphdr->t_hoff;
+		end = (char *) entry + SizeOfMultiInsertTuple;
+		memcpy(end, (char *) tuphdr + SizeofHeapTupleHeader, entry->datalen);
+		end += entry->datalen;
 	}
+	Assert(end - data.data < BLCKSZ);
 
-	pages->first += pages->full;
+	XLogBeginInsert();
+	XLogRegisterData((char *) &xlrec, SizeOfHeapMultiInsert);
+	XLogRegisterBlock(0, &BhLocator(rel), MAIN_FORKNUM, block, page,
+					  REGBUF_STANDARD | REGBUF_WILL_INIT |
+					  (logical ? REGBUF_KEEP_DATA : 0));
+	XLogRegisterBufData(0, data.data, end - data.data);
+	XLogSetRecordFlags(XLOG_INCLUDE_ORIGIN);
+	lsn = XLogInsert(RM_HEAP2_ID,
+					 XLOG_HEAP2_MULTI_INSERT | XLOG_HEAP_INIT_PAGE);
+	PageSetLSN(page, lsn);
+}
+
+/*
+ * Write a page that has been logged to the end of a fork.
+ *
+ * This asks the checkpointer for a sync, as a write of a shared buffer does.
+ */
+static void
+WritePage(Page page, BlockNumber block, Relation rel, ForkNumber forknum)
+{
+	BhSetChecksum(page, block);
+	smgrextend(RelationGetSmgr(rel), forknum, block, (char *) page, false);
+}
+
+/*
+ * Log and write the pages of the run, and start a new one.
+ *
+ * The page that is being filled is included; it must have a row.  If more is
+ * true, a row that goes on a page after it has been toasted already.
+ */
+static void
+WriteRun(BhPages *pages, Relation rel, bool more)
+{
+	int			npages = pages->full + 1;
+	TransactionId xid = GetCurrentTransactionId();
+
+	CHECK_FOR_INTERRUPTS();
+
+	/*
+	 * A checkpoint that starts now must wait: see the top of the file.  An
+	 * error may be trapped in this transaction, so clean up after it.
+	 */
+	Assert((MyProc->delayChkptFlags & DELAY_CHKPT_START) == 0);
+	MyProc->delayChkptFlags |= DELAY_CHKPT_START;
+	PG_TRY();
+	{
+		for (int i = 0; i < npages; i++)
+		{
+			Page		page = RunPage(pages, i);
+			BlockNumber block = pages->first + i;
+
+			CompletePage(page, block, xid, pages->cid);
+			if (RelationNeedsWAL(rel))
+				LogPage(page, block, rel, i == npages - 1 && !more);
+			WritePage(page, block, rel, MAIN_FORKNUM);
+			pgstat_count_heap_insert(rel, PageGetMaxOffsetNumber(page));
+		}
+	}
+	PG_FINALLY();
+	{
+		MyProc->delayChkptFlags &= ~DELAY_CHKPT_START;
+	}
+	PG_END_TRY();
+
+	pages->first += npages;
 	pages->full = 0;
+	PageInit(RunPage(pages, 0), BLCKSZ, 0);
 }
 
 /*
@@ -236,14 +267,14 @@ BhPagesRoom(BhPages *pages, Relation rel, Size len, bool toasted)
 				 errmsg("row is too big: size %zu, maximum size %zu",
 						aligned, MaxHeapTupleSize)));
 
-	if (pages->rows > 0 &&
-		(PageGetHeapFreeSpace((Page) phdr) < aligned + pages->reserved))
+	if (phdr->pd_lower > SizeOfPageHeaderData &&
+		PageGetHeapFreeSpace((Page) phdr) < aligned + pages->reserved)
 	{
-		CompletePage(pages, rel, toasted);
-		if (pages->full == RUN_LENGTH)
-			WriteRun(pages, rel);
+		if (pages->full + 1 == RUN_LENGTH)
+			WriteRun(pages, rel, toasted);
+		else
+			PageInit(RunPage(pages, ++pages->full), BLCKSZ, 0);
 		phdr = (PageHeader) RunPage(pages, pages->full);
-		PageInit((Page) phdr, BLCKSZ, 0);
 	}
 
 	return (char *) phdr + phdr->pd_upper - aligned;
@@ -262,20 +293,40 @@ BhPagesAddRow(BhPages *pages, Size len)
 	phdr->pd_lower += sizeof(ItemIdData);
 	phdr->pd_upper -= MAXALIGN(len);
 	ItemIdSetNormal(item, phdr->pd_upper, len);
-	pages->rows++;
+}
+
+/*
+ * Log and write a page of the visibility map.
+ */
+static void
+WriteMapPage(Page map, BlockNumber block, Relation rel)
+{
+	MyProc->delayChkptFlags |= DELAY_CHKPT_START;
+	PG_TRY();
+	{
+		if (RelationNeedsWAL(rel))
+			log_newpage(&BhLocator(rel), VISIBILITYMAP_FORKNUM, block, map,
+						false);
+		WritePage(map, block, rel, VISIBILITYMAP_FORKNUM);
+	}
+	PG_FINALLY();
+	{
+		MyProc->delayChkptFlags &= ~DELAY_CHKPT_START;
+	}
+	PG_END_TRY();
 }
 
 /*
  * Write the visibility map of the pages that are in the file.
  *
- * There is none so far: the file is new, and no page of the table has been
- * in shared buffers before.
+ * There is none so far: the file is new, and no page of the table has been in
+ * shared buffers before.
  */
 static void
-WriteMap(BhPages *pages, Relation rel)
+WriteMap(const BhPages *pages, Relation rel)
 {
+	Page		map = RunPage(pages, RUN_LENGTH);
 	BlockNumber left = pages->first;
-	Page		map = (Page) pages->run;
 
 	smgrcreate(RelationGetSmgr(rel), VISIBILITYMAP_FORKNUM, false);
 
@@ -291,59 +342,57 @@ WriteMap(BhPages *pages, Relation rel)
 			bits[here / PAGES_PER_BYTE] =
 				(1 << (here % PAGES_PER_BYTE * BITS_PER_HEAPBLOCK)) - 1;
 
-		if (RelationNeedsWAL(rel))
-			log_newpage(&BhLocator(rel), VISIBILITYMAP_FORKNUM, block, map,
-						false);
-		BhSetChecksum(map, block);
-		smgrextend(RelationGetSmgr(rel), VISIBILITYMAP_FORKNUM, block,
-				   (char *) map, false);
+		WriteMapPage(map, block, rel);
 		left -= here;
 	}
 }
 
 /*
- * The next row of the page that is being filled, counted from 0, or NULL if
- * there are no more.
+ * Number of rows that are not in the file.
  */
-HeapTupleHeader
-BhPagesWaitingRow(const BhPages *pages, int i, Size *len)
+int
+BhPagesWaiting(const BhPages *pages)
 {
-	Page		page = RunPage(pages, pages->full);
-	ItemId		item;
+	int			nrows = 0;
 
-	if (i >= pages->rows)
-		return NULL;
-	item = PageGetItemId(page, FirstOffsetNumber + i);
-	*len = ItemIdGetLength(item);
-	return (HeapTupleHeader) PageGetItem(page, item);
+	for (int i = 0; i <= pages->full; i++)
+		nrows += PageGetMaxOffsetNumber(RunPage(pages, i));
+	return nrows;
 }
 
 /*
- * Write all pages, and the visibility map, and make sure that they survive
- * what follows.  Nothing can be added afterwards.
- *
- * The page that is being filled is left out unless complete is true, which it
- * may be only in the load's own subtransaction.
+ * The rows that are not in the file: sets the elements of tuples, of which
+ * there must be as many as BhPagesWaiting() says.  They point into the pages.
  */
 void
-BhPagesFinish(BhPages *pages, Relation rel, bool complete)
+BhPagesTakeRows(const BhPages *pages, HeapTuple *tuples)
 {
-	if (complete && pages->rows > 0)
-		CompletePage(pages, rel, false);
-	WriteRun(pages, rel);
-	if (pages->first == 0)
-		return;
-
-	WriteMap(pages, rel);
-
-	/*
-	 * Our requests for a sync have been made by now, so a checkpoint that
-	 * begins after this comparison will heed them.  Without WAL there is
-	 * nothing to replay: the table is synced at commit, or unlogged.
-	 */
-	if (RelationNeedsWAL(rel) && pages->redo != GetRedoRecPtr())
+	for (int i = 0; i <= pages->full; i++)
 	{
-		smgrimmedsync(RelationGetSmgr(rel), MAIN_FORKNUM);
-		smgrimmedsync(RelationGetSmgr(rel), VISIBILITYMAP_FORKNUM);
+		Page		page = RunPage(pages, i);
+		OffsetNumber max = PageGetMaxOffsetNumber(page);
+
+		for (OffsetNumber off = FirstOffsetNumber; off <= max; off++)
+		{
+			ItemId		item = PageGetItemId(page, off);
+			HeapTuple	tuple = *tuples++;
+
+			tuple->t_data = (HeapTupleHeader) PageGetItem(page, item);
+			tuple->t_len = ItemIdGetLength(item);
+		}
 	}
+}
+
+/*
+ * End the work on the pages: write the visibility map and, if rest is true,
+ * before that the pages that are not in the file.  Those can be written only
+ * in the load's own subtransaction, whose id the rows and the WAL get.
+ */
+void
+BhPagesFinish(BhPages *pages, Relation rel, bool rest)
+{
+	if (rest && BhPagesWaiting(pages) > 0)
+		WriteRun(pages, rel, false);
+	if (pages->first > 0)
+		WriteMap(pages, rel);
 }
