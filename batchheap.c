@@ -136,7 +136,7 @@ batchheap_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
 	if (unlikely(BhRunningLoads > 0))
 		BhFlushForWrite(rel);
 
-	if (BhMayFreezeUnasked(rel, BhCurrentFrame))
+	if (BhMayFreezeUnasked(rel, NULL))
 		options |= TABLE_INSERT_FROZEN;
 	heapam->multi_insert(rel, slots, nslots, cid, options, bistate);
 
@@ -156,7 +156,7 @@ static void
 batchheap_finish_bulk_insert(Relation rel, BhInsertOptions options)
 {
 	BhLoadFinish(rel);
-	if (BhMayFreezeUnasked(rel, BhCurrentFrame))
+	if (BhMayFreezeUnasked(rel, NULL))
 		BhMarkToastPages(rel, true);
 }
 

@@ -112,7 +112,7 @@ extern void BhLoadFinish(Relation rel);
 extern void BhLoadFinishStatement(BhFrame *frame);
 extern void BhFlushForWrite(Relation rel);
 extern void BhFlushForRead(Relation rel, Snapshot snapshot);
-extern bool BhMayFreezeUnasked(Relation rel, const BhFrame *frame);
+extern bool BhMayFreezeUnasked(Relation rel, const BhFrame *inserting);
 
 /* bhform.c */
 

@@ -106,20 +106,25 @@ typedef int BhInsertOptions;
 #endif
 
 /*
- * Let go of the page that a bulk insert state keeps pinned.
+ * Have a bulk insert state end one batch and be ready for the next.
  *
- * ReleaseBulkInsertStatePin() would do, but from 16 on it also forgets the
- * pages by which the relation has already been extended ahead of need; used
- * between batches it would leave them empty in the middle of the table.
+ * The page that it keeps pinned is let go.  ReleaseBulkInsertStatePin() would
+ * do so too, but from 16 on it also forgets the pages by which the relation
+ * has been extended ahead of need, and they would stay empty in the middle of
+ * the table.  They are kept; but the next extension shall be by as many pages
+ * as the batch needs, instead of ever more, so that few are left at the end.
  */
 static inline void
-BhReleasePin(BulkInsertStateData *bistate)
+BhEndBatch(BulkInsertStateData *bistate)
 {
 	if (BufferIsValid(bistate->current_buf))
 	{
 		ReleaseBuffer(bistate->current_buf);
 		bistate->current_buf = InvalidBuffer;
 	}
+#if PG_VERSION_NUM >= 160000
+	bistate->already_extended_by = 0;
+#endif
 }
 
 #endif							/* BHCOMPAT_H */

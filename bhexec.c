@@ -517,7 +517,7 @@ BhMayLoad(BhFrame *frame, Relation rel, bool *freeze, BhCounter *refusal)
 	}
 
 	*freeze = !found.readers &&
-		BhMayFreezeUnasked(rel, frame->outer) &&
+		BhMayFreezeUnasked(rel, frame) &&
 		!ReadsTarget(queryDesc->plannedstmt,
 					 ((ModifyTableState *) queryDesc->planstate)->resultRelInfo->ri_RangeTableIndex,
 					 RelationGetRelid(rel));

@@ -46,7 +46,6 @@
 #include "nodes/plannodes.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/portal.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -120,6 +119,9 @@ typedef struct BhLoad
 /* Running loads, the one that had a row last in front */
 static BhLoad *Loads = NULL;
 int			BhRunningLoads = 0;
+
+/* Start of the client's statement that loaded this library */
+static TimestampTz LoadedDuring;
 
 
 /* ------------------------------------------------------------------------
@@ -462,7 +464,7 @@ WriteBatch(BhLoad *load, Relation rel, TupleTableSlot **slots, int nslots)
 	 * before the load.
 	 */
 	if (load->bistate != NULL)
-		BhReleasePin(load->bistate);
+		BhEndBatch(load->bistate);
 	if (options & TABLE_INSERT_FROZEN)
 		BhMarkToastPages(rel, false);
 	MemoryContextSwitchTo(oldcontext);
@@ -998,6 +1000,37 @@ BhLoadFinishStatement(BhFrame *frame)
  */
 
 /*
+ * Is there a snapshot in this session that is older than what the current
+ * command does, and that somebody may still read with?  Open cursors have one,
+ * and so has a transaction that reads with one snapshot from start to end.
+ *
+ * The snapshots that count are registered, and the server has a function that
+ * says whether there is at most one.  The query that is running has one: its
+ * rows are none of its business.  A utility command has none, so it gets one
+ * for the moment.
+ *
+ * (COPY FREEZE asks for open cursors with ThereAreNoReadyPortals() as well.
+ * That leaves the scan of a hash table open when it finds one, which does not
+ * matter to COPY, as it goes on to raise an error.)
+ */
+static bool
+OlderSnapshotExists(bool query)
+{
+	Snapshot	mine = NULL;
+	bool		result;
+
+	/* the catalog snapshot is registered, but is nobody's */
+	InvalidateCatalogSnapshot();
+
+	if (!query)
+		mine = RegisterSnapshot(GetLatestSnapshot());
+	result = !ThereAreNoPriorRegisteredSnapshots();
+	if (!query)
+		UnregisterSnapshot(mine);
+	return result;
+}
+
+/*
  * May rows that are about to be inserted into this relation be written
  * frozen, even though nobody asked for it?
  *
@@ -1005,18 +1038,24 @@ BhLoadFinishStatement(BhFrame *frame)
  * subtransaction, and there is no cursor or snapshot in this session that
  * could come upon the rows although it is older.  One more: COPY FREEZE takes
  * the user's word for it when it is run by a function within a query, whose
- * own snapshot must not see the rows; we do not.  So frame, that of the query
- * which has called the inserting command, must be NULL.
+ * own snapshot must not see the rows; we do not.
+ *
+ * inserting is the frame of the query that inserts the rows, or NULL if a
+ * utility command does.
  */
 bool
-BhMayFreezeUnasked(Relation rel, const BhFrame *frame)
+BhMayFreezeUnasked(Relation rel, const BhFrame *inserting)
 {
-	if (!FileIsNew(rel) || !MayFreeze() || frame != NULL)
+	const BhFrame *caller = inserting ? inserting->outer : BhCurrentFrame;
+
+	if (!FileIsNew(rel) || !MayFreeze() || caller != NULL)
 		return false;
 
-	/* the catalog snapshot is registered, but is nobody's */
-	InvalidateCatalogSnapshot();
-	return ThereAreNoPriorRegisteredSnapshots() && ThereAreNoReadyPortals();
+	/* a query that runs since before we were loaded has no frame */
+	if (GetCurrentStatementStartTimestamp() == LoadedDuring)
+		return false;
+
+	return !OlderSnapshotExists(inserting != NULL);
 }
 
 
@@ -1138,6 +1177,7 @@ AtSubXactEvent(SubXactEvent event, SubTransactionId subid,
 void
 BhLoadInit(void)
 {
+	LoadedDuring = GetCurrentStatementStartTimestamp();
 	RegisterXactCallback(AtXactEvent, NULL);
 	RegisterSubXactCallback(AtSubXactEvent, NULL);
 }
