@@ -132,6 +132,73 @@ AlignTo(char *to, Size *off, uint8 align, Size len, Size room)
 }
 
 /*
+ * Store a varlena at *off or, if it has to be aligned, after, and move *off
+ * behind it.
+ */
+static BhFormResult
+StoreVarlena(const BhColumn *column, Datum datum, char *to, Size *off,
+			 Size room)
+{
+	char	   *value = DatumGetPointer(datum);
+	Size		size;
+	union
+	{
+		int64		align;
+		char		data[VARHDRSZ + VARATT_SHORT_MAX];
+	}			flat;
+
+	if (VARATT_IS_EXTERNAL(value))
+	{
+		ExpandedObjectHeader *eoh;
+
+		if (!VARATT_IS_EXTERNAL_EXPANDED(value))
+			return BH_UNSUITED;
+
+		eoh = DatumGetEOHP(datum);
+		size = EOH_get_flat_size(eoh);
+		if (!column->packable ||
+			size - VARHDRSZ + VARHDRSZ_SHORT > VARATT_SHORT_MAX)
+		{
+			if (!AlignTo(to, off, column->align, size, room))
+				return BH_NO_ROOM;
+			EOH_flatten_into(eoh, to + *off, size);
+			*off += size;
+			return BH_FORMED;
+		}
+
+		/* small enough to get a short header, as it would in heap */
+		EOH_flatten_into(eoh, flat.data, size);
+		value = flat.data;
+	}
+
+	if (VARATT_IS_SHORT(value))
+	{
+		size = VARSIZE_SHORT(value);
+		if (!AlignTo(to, off, 1, size, room))
+			return BH_NO_ROOM;
+		memcpy(to + *off, value, size);
+	}
+	else if (column->packable && VARATT_CAN_MAKE_SHORT(value))
+	{
+		size = VARATT_CONVERTED_SHORT_SIZE(value);
+		if (!AlignTo(to, off, 1, size, room))
+			return BH_NO_ROOM;
+		SET_VARSIZE_SHORT(to + *off, size);
+		memcpy(to + *off + VARHDRSZ_SHORT, VARDATA(value),
+			   size - VARHDRSZ_SHORT);
+	}
+	else
+	{
+		size = VARSIZE(value);
+		if (!AlignTo(to, off, column->align, size, room))
+			return BH_NO_ROOM;
+		memcpy(to + *off, value, size);
+	}
+	*off += size;
+	return BH_FORMED;
+}
+
+/*
  * Fill in the header of a row laid out from values.
  */
 static inline HeapTupleHeader
@@ -212,47 +279,12 @@ FormFromValues(const BhLayout *layout, TupleTableSlot *slot,
 		}
 		else if (column->len == -1)
 		{
-			char	   *value = DatumGetPointer(values[i]);
-			Size		size;
+			BhFormResult result;
 
 			infomask |= HEAP_HASVARWIDTH;
-			if (VARATT_IS_EXTERNAL(value))
-			{
-				ExpandedObjectHeader *eoh;
-
-				if (!VARATT_IS_EXTERNAL_EXPANDED(value))
-					return BH_UNSUITED;
-
-				eoh = DatumGetEOHP(values[i]);
-				size = EOH_get_flat_size(eoh);
-				if (!AlignTo(to, &off, column->align, size, room))
-					return BH_NO_ROOM;
-				EOH_flatten_into(eoh, to + off, size);
-			}
-			else if (VARATT_IS_SHORT(value))
-			{
-				size = VARSIZE_SHORT(value);
-				if (!AlignTo(to, &off, 1, size, room))
-					return BH_NO_ROOM;
-				memcpy(to + off, value, size);
-			}
-			else if (column->packable && VARATT_CAN_MAKE_SHORT(value))
-			{
-				size = VARATT_CONVERTED_SHORT_SIZE(value);
-				if (!AlignTo(to, &off, 1, size, room))
-					return BH_NO_ROOM;
-				SET_VARSIZE_SHORT(to + off, size);
-				memcpy(to + off + VARHDRSZ_SHORT, VARDATA(value),
-					   size - VARHDRSZ_SHORT);
-			}
-			else
-			{
-				size = VARSIZE(value);
-				if (!AlignTo(to, &off, column->align, size, room))
-					return BH_NO_ROOM;
-				memcpy(to + off, value, size);
-			}
-			off += size;
+			result = StoreVarlena(column, values[i], to, &off, room);
+			if (result != BH_FORMED)
+				return result;
 		}
 		else
 		{
