@@ -156,7 +156,9 @@ static void
 batchheap_finish_bulk_insert(Relation rel, BhInsertOptions options)
 {
 	BhLoadFinish(rel);
-	if (BhMayFreezeUnasked(rel, NULL))
+
+	/* COPY has no load */
+	if ((options & TABLE_INSERT_FROZEN) || BhMayFreezeUnasked(rel, NULL))
 		BhMarkToastPages(rel, true);
 }
 
