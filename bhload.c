@@ -88,8 +88,7 @@ typedef struct BhLoad
 
 	/* How rows are written */
 	int			options;		/* of heap_multi_insert */
-	BulkInsertState bistate;	/* ours: the caller's dies before the end;
-								 * NULL if the table is not new */
+	BulkInsertState bistate;	/* ours: the caller's dies before the end */
 	MemoryContext context;		/* all of the load */
 	MemoryContext batch_context;	/* what writing a batch allocates */
 
@@ -367,8 +366,18 @@ StartLoad(Relation rel, CommandId cid, const void *source, int options,
 	load->owner = GetCurrentSubTransactionId();
 
 	load->options = write_options;
-	if (write_options & TABLE_INSERT_SKIP_FSM)
-		load->bistate = GetBulkInsertState();
+
+	/*
+	 * The state has rows follow one another where pages are added several at a
+	 * time.  Its buffer access strategy is for tables that are new: rows of
+	 * another one go through the buffers that single rows use.
+	 */
+	load->bistate = GetBulkInsertState();
+	if ((write_options & TABLE_INSERT_SKIP_FSM) == 0)
+	{
+		FreeAccessStrategy(load->bistate->strategy);
+		load->bistate->strategy = NULL;
+	}
 	load->context = context;
 
 	if (batchheap_page_writer && (write_options & TABLE_INSERT_FROZEN) &&
@@ -463,8 +472,7 @@ WriteBatch(BhLoad *load, Relation rel, TupleTableSlot **slots, int nslots)
 	 * The pin belongs to whatever resource owner is current, and that may end
 	 * before the load.
 	 */
-	if (load->bistate != NULL)
-		BhEndBatch(load->bistate);
+	BhEndBatch(load->bistate);
 	if (options & TABLE_INSERT_FROZEN)
 		BhMarkToastPages(rel, false);
 	MemoryContextSwitchTo(oldcontext);
@@ -898,8 +906,7 @@ BhLoadInsertStatement(Relation rel, TupleTableSlot *slot, CommandId cid,
 
 		/*
 		 * A table that has just got its file is filled from end to end, as
-		 * COPY does it; in another one, rows go where there is room, by way of
-		 * the same buffers that single rows use.
+		 * COPY does it; in another one, rows go where there is room.
 		 */
 		load = StartLoad(rel, cid, frame, options,
 						 freeze ?
@@ -1156,8 +1163,7 @@ AtSubXactEvent(SubXactEvent event, SubTransactionId subid,
 				if (load->flushing_in >= subid && load->pages == NULL)
 				{
 					/* its pin has gone with the resource owner, or will */
-					if (load->bistate != NULL)
-						load->bistate->current_buf = InvalidBuffer;
+					load->bistate->current_buf = InvalidBuffer;
 					MemoryContextReset(load->batch_context);
 					load->flushing_in = InvalidSubTransactionId;
 				}
