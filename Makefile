@@ -28,3 +28,11 @@ PG_CFLAGS = -Wall -Wextra -Werror -Wno-unused-parameter
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
+
+# archives of the last commit, without what .gitattributes leaves out
+DISTNAME = $(EXTENSION)-$(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(EXTENSION).control)
+
+.PHONY: dist
+dist:
+	git archive --prefix=$(DISTNAME)/ --output=$(DISTNAME).zip HEAD
+	git archive --prefix=$(DISTNAME)/ --output=$(DISTNAME).tar.gz HEAD
