@@ -192,7 +192,11 @@ find_postgres() {
     local major=${1:-}
     if [[ -n $major ]]; then
         PG_CONFIG=/usr/lib/postgresql/$major/bin/pg_config
-        [[ -x $PG_CONFIG ]] || die "no PostgreSQL $major here ($PG_CONFIG is missing); installed: $(debian_majors pg_config | xargs)"
+        if [[ ! -x $PG_CONFIG ]]; then
+            [[ -z $(debian_majors postgres) ]] ||
+                die "no PostgreSQL $major here ($PG_CONFIG is missing); installed: $(debian_majors pg_config | xargs)"
+            PG_CONFIG=
+        fi
     elif [[ -n ${PG_CONFIG:-} ]]; then
         PG_CONFIG=$(command -v -- "$PG_CONFIG") || die "PG_CONFIG names no program"
     else
@@ -205,8 +209,9 @@ find_postgres() {
             command -v apt-get >/dev/null || cannot_install
             PACKAGES=(postgresql postgresql-server-dev-all)
             update_lists
-            major=$(apt-cache depends postgresql | sed -n 's/^ *Depends: postgresql-\([0-9]*\)$/\1/p' | sed -n 1p)
+            major=$(packaged_major)
             [[ -n $major ]] || cannot_install "apt knows no package postgresql"
+            [[ ${1:-$major} == "$major" ]] || cannot_install "the packages have PostgreSQL $major, and $1 is wanted"
         fi
         PACKAGES=("postgresql-$major" "postgresql-server-dev-$major")
         ((major >= OLDEST)) || cannot_install "the packages have PostgreSQL $major"
@@ -222,6 +227,9 @@ find_postgres() {
     export PATH="$BINDIR:$PATH"
     ((MAJOR >= OLDEST)) || die "PostgreSQL $MAJOR ($PG_CONFIG) is too old: batchheap needs $OLDEST or newer"
 }
+
+# the major version that this system's packages have
+packaged_major() { apt-cache depends postgresql | sed -n 's/^ *Depends: postgresql-\([0-9]*\)$/\1/p' | sed -n 1p; }
 
 installed_pg_config() {
     local major path
@@ -424,6 +432,7 @@ stage_in_system() {
 
 # start_server DATADIR: with the settings on standard input; reached by psql and all
 # through the environment
+SERVER_PROGRAM=                 # another program in place of postgres
 start_server() {
     local data=$1 log=$WORK/server.log
     export PGHOST=$WORK/socket PGPORT=5999 PGUSER=postgres PGDATABASE=postgres
@@ -435,7 +444,7 @@ start_server() {
         printf '%s\n' "listen_addresses = ''" "unix_socket_directories = '$PGHOST'" "port = $PGPORT" "$SETTINGS"
         cat
     } | as_user tee -a "$data/postgresql.conf" >/dev/null
-    as_user "$BINDIR/pg_ctl" -D "$data" -l "$log" -w -t 120 -s start >&2 ||
+    as_user "$BINDIR/pg_ctl" -D "$data" -p "${SERVER_PROGRAM:-$BINDIR/postgres}" -l "$log" -w -t 120 -s start >&2 ||
         { warn "the server did not start; its log:"; tail -n 50 "$log" >&2; return 1; }
 }
 

@@ -336,7 +336,7 @@ my @faults = (
 	[ 'memory', q{SELECT i, CASE i WHEN 5500 THEN repeat('x', 1200000000) ELSE t END AS t FROM h},
 		qr/invalid memory alloc request size|requested length too large/ ],
 	[ 'temp_file_limit', q{SELECT i, t FROM h UNION ALL SELECT i, 'kept by the scan' FROM generate_series(1, 300000) i},
-		qr/temporary file size exceeds temp_file_limit/ ],
+		qr{temporary file size exceeds "?temp_file_limit} ],
 	[ 'row too big', 'SELECT i, ' . join(', ', map { "CASE WHEN i = 5500 THEN 'x'::name END AS n$_" } 1 .. 140)
 		  . ' FROM h', qr/row is too big/ ],
 	[ 'invalid input', q{SELECT i, CASE i WHEN 5500 THEN '1' || t ELSE '7' END::int AS t FROM h},
