@@ -16,6 +16,9 @@
 #include "access/hio.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_namespace.h"
+#include "executor/execdesc.h"
+#include "executor/instrument.h"
+#include "nodes/execnodes.h"
 #include "storage/bufmgr.h"
 #include "utils/acl.h"
 #include "utils/rel.h"
@@ -104,6 +107,38 @@ typedef int BhInsertOptions;
 	bool execute_once
 #define BH_EXECUTOR_RUN_ARGS queryDesc, direction, count, execute_once
 #endif
+
+/*
+ * Count what follows, until BhStopInstr(), as part of a query that has run:
+ * for those who want to know about the query as a whole, and for EXPLAIN.
+ */
+static inline void
+BhStartInstr(QueryDesc *queryDesc)
+{
+#if PG_VERSION_NUM >= 190000
+	if (queryDesc->query_instr)
+		InstrStart(queryDesc->query_instr);
+#else
+	if (queryDesc->totaltime)
+		InstrStartNode(queryDesc->totaltime);
+#endif
+	if (queryDesc->planstate->instrument)
+		InstrStartNode(queryDesc->planstate->instrument);
+}
+
+static inline void
+BhStopInstr(QueryDesc *queryDesc)
+{
+	if (queryDesc->planstate->instrument)
+		InstrStopNode(queryDesc->planstate->instrument, 0);
+#if PG_VERSION_NUM >= 190000
+	if (queryDesc->query_instr)
+		InstrStop(queryDesc->query_instr);
+#else
+	if (queryDesc->totaltime)
+		InstrStopNode(queryDesc->totaltime, 0);
+#endif
+}
 
 /*
  * Have a bulk insert state end one batch and be ready for the next.

@@ -542,7 +542,11 @@ BhExecutorRun(BH_EXECUTOR_RUN_PARAMS)
 			standard_ExecutorRun(BH_EXECUTOR_RUN_ARGS);
 
 		if (frame.loads > 0)
+		{
+			BhStartInstr(queryDesc);
 			BhLoadFinishStatement(&frame);
+			BhStopInstr(queryDesc);
+		}
 	}
 	PG_FINALLY();
 	{
