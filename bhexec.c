@@ -149,11 +149,12 @@ LookAtAggregate(Oid aggfnoid, BhFunctions *found)
 static bool
 LookAtDomain(Oid typid, BhFunctions *found)
 {
-	DomainConstraintRef ref;
+	/* it is looked at once more when the current memory context goes */
+	DomainConstraintRef *ref = palloc(sizeof(DomainConstraintRef));
 	ListCell   *lc;
 
-	InitDomainConstraintRef(typid, &ref, CurrentMemoryContext, false);
-	foreach(lc, ref.constraints)
+	InitDomainConstraintRef(typid, ref, CurrentMemoryContext, false);
+	foreach(lc, ref->constraints)
 	{
 		DomainConstraintState *constraint = lfirst(lc);
 
