@@ -19,13 +19,17 @@ BEGIN
             EXECUTE format('LOCK TABLE ONLY %s', relation);
         ELSE
             -- LOCK does not take a materialized view
-            EXECUTE format('ALTER TABLE %s RESET (autovacuum_enabled)', relation);
+            BEGIN
+                EXECUTE format('ALTER TABLE %s RESET (user_catalog_table)', relation);
+            EXCEPTION WHEN object_in_use THEN
+                NULL;
+            END;
         END IF;
         RAISE NOTICE 'table "%" already uses access method "%", skipping', c.relname, b;
         RETURN;
     END IF;
     -- locks the table, and complains if it is in use
-    EXECUTE format('ALTER TABLE %s RESET (autovacuum_enabled)', relation);
+    EXECUTE format('ALTER TABLE %s RESET (user_catalog_table)', relation);
     UPDATE pg_class SET relam = new WHERE oid IN (relation, c.reltoastrelid);
     DELETE FROM pg_depend
     WHERE classid = 'pg_class'::regclass AND objid = relation AND refclassid = 'pg_am'::regclass;

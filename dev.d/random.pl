@@ -750,7 +750,24 @@ sub summary
     return $failed || !$done;
 }
 
+# autovacuum would make a difference to what is where in a table
+sub set_autovacuum
+{
+    my ($sql) = @_;
+    my $session = RandomWire->connect(dir => $opt{dir}, port => $opt{port}, user => $opt{user}, database => 'postgres')
+      or die "random: cannot connect to the server\n";
+    my ($state) = map { $_->[0] } $session->rows('SHOW autovacuum');
+    if ($sql =~ /RESET/ || $state eq 'on')
+    {
+        $session->rows($sql);
+        $session->rows('SELECT pg_reload_conf()');
+    }
+    $session->close;
+    return $state eq 'on';
+}
+
 make_files();
+my $autovacuum = set_autovacuum('ALTER SYSTEM SET autovacuum = off');
 unlink glob("$opt{files}/result.*"), "$opt{files}/crashes";
 $opt{jobs} = 1 if defined $opt{only};
 make_databases();
@@ -778,5 +795,6 @@ for (@children)
     $bad = 1 if $?;
 }
 my @results = map { -f "$opt{files}/result.$_" ? Storable::retrieve("$opt{files}/result.$_") : () } 0 .. $opt{jobs} - 1;
+set_autovacuum('ALTER SYSTEM RESET autovacuum') if $autovacuum;
 $bad = 1 if summary(@results);
 exit $bad;

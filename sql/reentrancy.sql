@@ -54,8 +54,10 @@ BEGIN
                         THEN look(''%1$s'') END AS seen FROM generate_series(1, 1000) i', twin.t, twin.am);
                 END LOOP;
                 result := pg_temp.twin('h', 'b');
-                RAISE NOTICE '%', format('%s, %s, %s: %s%s%s', volatility, manner, way, result,
+                RAISE NOTICE '%', format('%s, %s, %s: %s%s%s%s', volatility, manner, way, result,
                     (SELECT ', saw up to ' || max(seen) FROM b),
+                    -- rows written in the name of what was undone were written again
+                    (SELECT ', of ' || count(DISTINCT xmin::text) || ' writers' FROM b WHERE manner IN ('aborts', 'inner commits') HAVING count(*) > 0),
                     CASE WHEN pg_temp.vm('b') ~ 'WRONG' THEN pg_temp.vm('b') END);
                 IF way = 'count' AND NOT writing_pages THEN RAISE NOTICE '%', pg_temp.counted(); END IF;
                 DROP TABLE h, b;

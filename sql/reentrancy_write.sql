@@ -69,6 +69,23 @@ CALL pg_temp.writes('MERGE INTO %s t USING generate_series(50, 150) g ON t.i = g
 CALL pg_temp.writes('PERFORM count(*) FROM (SELECT i FROM %s FOR UPDATE) x');
 CALL pg_temp.writes('WITH d AS (DELETE FROM %1$s WHERE i %% 2 = 0 RETURNING i) INSERT INTO %1$s SELECT -i, 0, ''moved'' FROM d');
 CALL pg_temp.writes('UPDATE %1$s SET s = ''x''; BEGIN DELETE FROM %1$s; PERFORM 1 / 0; EXCEPTION WHEN division_by_zero THEN NULL; END; DELETE FROM %1$s WHERE i %% 7 = 0');
+-- What is written singly comes after the rows that were there before
+CREATE FUNCTION put(t text, n int) RETURNS int LANGUAGE plpgsql AS
+    'BEGIN EXECUTE format(''INSERT INTO %s VALUES (%s)'', t, -n); RETURN n; END';
+SELECT format('CREATE TABLE %1$s USING %2$s AS SELECT i, CASE WHEN i IN (1, 40, 101, 155) THEN put(''%1$s'', i) END AS n FROM generate_series(1, 190) i', t, am)
+    FROM twins \gexec
+SELECT h.i, h.after AS after_on_heap, b.after FROM (SELECT i, lag(i) OVER (ORDER BY ctid) AS after FROM h) h
+    JOIN (SELECT i, lag(i) OVER (ORDER BY ctid) AS after FROM b) b USING (i) WHERE i < 0 ORDER BY i DESC;
+DROP TABLE h, b;
+CREATE OR REPLACE FUNCTION put(t text, n int) RETURNS int LANGUAGE plpgsql AS
+    'BEGIN EXECUTE format(''COPY %s (i) FROM PROGRAM ''''seq %s -1 %s'''''', t, -n, -n); RETURN n; END';
+SELECT format('CREATE TABLE %1$s USING %2$s AS SELECT i, CASE WHEN i IN (1, 40, 101, 155) THEN put(''%1$s'', i) END AS n FROM generate_series(1, 190) i', t, am)
+    FROM twins \gexec
+SELECT h.i, h.after AS after_on_heap, b.after FROM (SELECT i, lag(i) OVER (ORDER BY ctid) AS after FROM h) h
+    JOIN (SELECT i, lag(i) OVER (ORDER BY ctid) AS after FROM b) b USING (i) WHERE i < 0 ORDER BY i DESC;
+DROP TABLE h, b;
+DROP FUNCTION put;
+SELECT pg_temp.counted() \g /dev/null
 -- A trigger on it comes too late for the load's own rows, and is in time for others
 CREATE FUNCTION mark() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.s := ''marked''; RETURN NEW; END';
 CALL pg_temp.writes('IF n > 50 THEN CREATE OR REPLACE TRIGGER mark BEFORE INSERT ON %1$s FOR EACH ROW EXECUTE FUNCTION mark(); END IF; INSERT INTO %1$s VALUES (-n)');

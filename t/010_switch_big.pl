@@ -20,7 +20,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $rows = rounds(200_000, 4_000_000);
+my $rows = rounds(200_000, 4_700_000);
 my $node = new_node('switch', init => { allows_streaming => 1 }, conf => "max_wal_size = 4GB\ncheckpoint_timeout = 1h");
 
 q1($node, qq{
