@@ -157,7 +157,8 @@ SwitchRelation(Oid relid, const BhSwitch *sw)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot switch temporary tables of other sessions")));
 
-	if (rel->rd_tableam == sw->to_routine)
+	/* another access method may share the routine: it is not the same */
+	if (rel->rd_rel->relam == sw->to && rel->rd_tableam == sw->to_routine)
 	{
 		ereport(NOTICE,
 				(errmsg("table \"%s\" already uses access method \"%s\", skipping",

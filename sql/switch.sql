@@ -212,6 +212,8 @@ DROP TABLE loading, used, user_of_used;
 -- somebody gave it another handler
 CREATE ACCESS METHOD heap2 TYPE TABLE HANDLER heap_tableam_handler;
 CREATE TABLE other (i int) USING heap2;
+-- ... is not heap, although it has heap's handler
+SELECT batchheap_to_heap('other');
 SELECT batchheap_from_heap('other');
 SELECT pg_temp.am('other');
 DROP TABLE other;
