@@ -80,7 +80,8 @@ typedef struct BhFrame
 {
 	struct BhFrame *outer;
 	QueryDesc  *queryDesc;
-	int			nrows;			/* rows inserted singly, until decided */
+	int64		nrows;			/* rows inserted singly until decided, and
+								 * batched rows */
 	bool		decided;
 	bool		batch;			/* rows are batched, if they ... */
 	Oid			target;			/* ... are for this table */
@@ -88,6 +89,7 @@ typedef struct BhFrame
 	CommandId	cid;			/* ... and come with this command id */
 	bool		readers;		/* functions are called that might see them */
 	int			loads;			/* loads that have begun and not ended */
+	int64		begun;			/* loads that have begun */
 	BhCounter	refusal;		/* counter of rows that are not batched */
 } BhFrame;
 

@@ -771,18 +771,21 @@ FinishFrameLoad(BhFrame *frame, BhLoad *load)
 
 /*
  * End a load of a frame's statement to make room for another.  Returns false
- * if that is of no use, because rows go to more tables than there may be loads
- * in no order: the next row could be for the table whose load ended.
+ * if the statement's loads have not had rows enough, taken together, to be
+ * worth it: if rows go to more tables than there may be loads in no order, the
+ * next one could be for the table whose load ended.
  */
 static bool
 MakeRoomForLoad(BhFrame *frame)
 {
-	BhLoad	   *oldest = OldestLoad(frame);
+	BhLoad	   *oldest;
 
+	if (frame->nrows < (int64) BH_ROWS_ALONE * frame->begun)
+		return false;
+
+	oldest = OldestLoad(frame);
 	if (oldest == NULL)			/* nested commands have ended them */
 		frame->loads = 0;
-	else if (oldest->progress.rows + oldest->nrows < BH_ROWS_ALONE)
-		return false;
 	else
 		FinishFrameLoad(frame, oldest);
 	return true;
@@ -912,9 +915,11 @@ BhLoadInsertStatement(Relation rel, TupleTableSlot *slot, CommandId cid,
 						 freeze ?
 						 TABLE_INSERT_SKIP_FSM | TABLE_INSERT_FROZEN : 0);
 		frame->loads++;
+		frame->begun++;
 	}
 
 	AddRow(load, rel, slot);
+	frame->nrows++;
 
 	slot->tts_tableOid = RelationGetRelid(rel);
 	ItemPointerSetInvalid(&slot->tts_tid);

@@ -410,6 +410,10 @@ INSERT INTO parts SELECT a.i, b.i FROM source a, source b WHERE b.i <= 20 ORDER 
 SELECT pg_temp.counted();
 WITH wanted AS (SELECT i, m FROM source UNION ALL SELECT a.i, b.i FROM source a, source b WHERE b.i <= 20)
 SELECT count(*) AS wrong FROM ((TABLE parts EXCEPT ALL TABLE wanted) UNION ALL (TABLE wanted EXCEPT ALL TABLE parts)) d;
+TRUNCATE parts;
+-- ... where the first one has few rows, as some of them are not batched
+INSERT INTO parts SELECT a.i, b.i FROM source a, source b WHERE b.i <= 7 ORDER BY a.i;
+SELECT pg_temp.counted(), count(*) AS rows, sum(i) AS i, sum(m) AS m FROM parts;
 DROP TABLE parts;
 
 -- Rules: each of the statements is one of its own
