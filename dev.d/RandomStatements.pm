@@ -589,8 +589,11 @@ sub do_partitioned
     my ($self) = @_;
     my $name = $self->new_name('p');
     my $kind = pick('range', 'list', 'hash');
-    my @sql = ("CREATE TABLE $name (a int, b text" . opt(', c int DEFAULT 3') . ") PARTITION BY $kind (a" . ($kind eq 'list' ? ' ' : '') . ')');
-    $sql[0] = "CREATE TABLE $name (a int, b text, c int) PARTITION BY LIST ((a % 4))" if $kind eq 'list';
+    my @sql = (
+        $kind eq 'list'
+        ? "CREATE TABLE $name (a int, b text, c int) PARTITION BY LIST ((a % 4))"
+        : "CREATE TABLE $name (a int, b text" . opt(', c int DEFAULT 3') . ") PARTITION BY $kind (a)"
+    );
     my @bounds =
         $kind eq 'range' ? ('FOR VALUES FROM (MINVALUE) TO (30)', 'FOR VALUES FROM (30) TO (100)', 'FOR VALUES FROM (100) TO (800)')
       : $kind eq 'list'  ? ('FOR VALUES IN (0)', 'FOR VALUES IN (1, -1)', 'FOR VALUES IN (2, 3, -2, -3)')
@@ -624,7 +627,6 @@ sub do_partitioned
         push @sql, "ALTER TABLE $leaf ADD CHECK (a <> " . between(1, 700) . ')' if chance(0.07);
         push @sql, "ALTER TABLE $leaf ADD CHECK (h.look(a))" if chance(0.04);
     }
-    $sql[0] =~ s/, c int DEFAULT 3// if 0;
     $self->add($name, [ [ a => 'integer' ], [ b => 'text' ] ], kind => 'p');
     return { sql => join('; ', @sql), ddl => 1 };
 }
@@ -698,7 +700,7 @@ sub do_alter
             "ALTER $g TYPE int USING h.v($g), ADD CHECK ($g < 950)")
         : ()
     );
-    # numbers in the order of rows
+    # these number rows in their order
     push @actions, "ADD $new int GENERATED ALWAYS AS IDENTITY", "ADD $new serial" if $self->{ordered};
     return { sql => "ALTER TABLE $name " . pick(@actions), ddl => 1 };
 }
@@ -918,16 +920,11 @@ sub do_copy
     my $n = rows_wanted();
     my $names = join ', ', map { $_->[0] } @columns;
     my $sql = "COPY $table->{name} ($names) FROM STDIN";
-    my $before = weighted([ 10, '' ], [ 3, "TRUNCATE $table->{name}; " ], [ 2, 'truncated' ]);
-    if ($before eq 'truncated')
-    {
-        $before = '';
-        $sql = "TRUNCATE $table->{name}; $sql";
-    }
-    $sql .= ' (FREEZE)' if chance($sql =~ /TRUNCATE/ || $before ne '' ? 0.4 : 0.1);
+    $sql = "TRUNCATE $table->{name}; $sql" if chance(0.33);
+    $sql .= ' (FREEZE)' if chance($sql =~ /TRUNCATE/ ? 0.4 : 0.1);
     my $g = number_of($table);
     $sql .= ' WHERE ' . pick(condition($g), "h.v($g) % 3 <> 1", "h.look($g)") if defined $g && chance(0.12);
-    return { sql => "$before$sql", copy => [ copy_data($n, @columns) ] };
+    return { sql => $sql, copy => [ copy_data($n, @columns) ] };
 }
 
 sub do_copy_file
@@ -949,7 +946,6 @@ sub do_truncate
 sub do_refill
 {
     my ($self) = @_;
-    my $table = $self->plain or return;
     my $insert = $self->do_insert or return;
     my ($name) = $insert->{sql} =~ /INSERT INTO (\w+)/;
     return { sql => "TRUNCATE $name; $insert->{sql}" };
@@ -1300,9 +1296,12 @@ sub do_other
 }
 
 my @KINDS = (
-    @NESTED, [ 10, 'create_as' ], [ 6, 'copy' ], [ 2, 'partitioned' ], [ 0.15, 'many_leaves' ], [ 1, 'view' ], [ 1, 'foreign_key' ], [ 2, 'trigger' ],
-    [ 2, 'storage' ], [ 3, 'vacuum' ], [ 1, 'cluster' ], [ 1, 'reindex' ], [ 6, 'select' ], [ 0.5, 'copy_to' ], [ 0.3, 'checkpoint' ], [ 0.5, 'inherit' ], [ 0.8, 'policy' ], [ 0.8, 'role' ], [ 5, 'setting' ], [ 1, 'spied_setting' ], [ 0.6, 'parallel' ],
-    [ 14, 'begin' ], [ 9, 'savepoint' ], [ 3, 'release' ], [ 4, 'rollback_to' ], [ 5, 'end' ], [ 3, 'declare' ], [ 5, 'fetch' ],
+    @NESTED,
+    [ 10, 'create_as' ], [ 6, 'copy' ], [ 2, 'partitioned' ], [ 0.15, 'many_leaves' ], [ 1, 'view' ],
+    [ 1, 'foreign_key' ], [ 2, 'trigger' ], [ 2, 'storage' ], [ 3, 'vacuum' ], [ 1, 'cluster' ], [ 1, 'reindex' ],
+    [ 6, 'select' ], [ 0.5, 'copy_to' ], [ 0.3, 'checkpoint' ], [ 0.5, 'inherit' ], [ 0.8, 'policy' ],
+    [ 0.8, 'role' ], [ 5, 'setting' ], [ 1, 'spied_setting' ], [ 0.6, 'parallel' ], [ 14, 'begin' ],
+    [ 9, 'savepoint' ], [ 3, 'release' ], [ 4, 'rollback_to' ], [ 5, 'end' ], [ 3, 'declare' ], [ 5, 'fetch' ],
     [ 2, 'prepare' ], [ 4, 'execute' ], [ 6, 'block' ], [ 4, 'several' ], [ 2, 'sql_function' ], [ 6, 'other' ]
 );
 

@@ -10,6 +10,7 @@
 #   --crashes X       part of the sequences after which the server is killed (0.03)
 #   --save DIR        put scripts of differences there
 #   --max-failures N  stop then
+#   --shrink-time N   seconds to spend on a difference
 use strict;
 use warnings;
 
@@ -26,9 +27,9 @@ use lib $FindBin::Bin;
 use RandomStatements;
 use RandomWire;
 
-my %opt = (seed => 1, sequences => 150, jobs => 2, pages => 'both', insert => 'both', freeze => 'both', crashes => 0.03, user => 'postgres', 'max-failures' => 3);
+my %opt = (seed => 1, sequences => 150, jobs => 2, pages => 'both', insert => 'both', freeze => 'both', crashes => 0.03, user => 'postgres', 'max-failures' => 3, 'shrink-time' => 240);
 GetOptions(\%opt, 'dir=s', 'port=i', 'user=s', 'files=s', 'seed=i', 'sequences=i', 'minutes=f', 'jobs=i', 'pages=s', 'insert=s', 'freeze=s',
-    'only=i', 'save=s', 'crashes=f', 'set=s@', 'keep', 'decode', 'max-failures=i', 'verbose')
+    'only=i', 'save=s', 'crashes=f', 'set=s@', 'keep', 'decode', 'max-failures=i', 'shrink-time=i', 'verbose')
   or exit 2;
 
 STDOUT->autoflush;
@@ -425,7 +426,7 @@ sub mode_of
 {
     my ($index) = @_;
     srand($opt{seed} * 1_000_003 + $index);
-    rand() for 1 .. 5;
+    rand() for 1 .. 5;    # the first ones of neighbouring seeds are alike
     my $freeze = $opt{freeze} eq 'both' ? rand() < 0.75 : $opt{freeze} eq 'on';
     my $pages = $opt{pages} eq 'both' ? rand() < 0.5 : $opt{pages} eq 'on';
     my $insert = $opt{insert} eq 'both' ? rand() < 0.8 : $opt{insert} eq 'on';
@@ -507,7 +508,7 @@ sub shrink
     my ($mode, $list, $difference) = @_;
     my @list = map { { %$_, probe => $_->{probe} ? sub { } : undef } } @$list;
     my $tries = 0;
-    my $end = time + ($opt{'shrink-time'} // 240);
+    my $end = time + $opt{'shrink-time'};
     my $still = sub {
         return 0 if time > $end;
         $tries++;
@@ -628,7 +629,6 @@ sub side_by_side
 sub report
 {
     my ($index, $mode, $list, $difference) = @_;
-    my $first = $difference;
     my ($short, $again, $repeats, $shortmode) = shrink($mode, $list, $difference);
     $mode = $shortmode // $mode;
     my $text = "---- sequence $index of seed $opt{seed}: $again->{what} differs at: " . substr($again->{where}, 0, 2000) . "\n";
@@ -640,7 +640,6 @@ sub report
     {
         my $file = "$opt{save}/random-$opt{seed}-$index.sql";
         open my $out, '>', $file or die "random: $file: $!\n";
-        (my $comment = $text) =~ s/^(?=  )/--/mg;
         print {$out} $text, "\n---- all of it\n", script_of($mode, $list);
         close $out or die "random: $file: $!\n";
     }
@@ -671,7 +670,7 @@ sub work
         open_sessions() if $done && $done % 30 == 0;
         if ($done && $done % 300 == 0)
         {
-            both_or_die("VACUUM $_") for qw(pg_class pg_attribute pg_type pg_depend pg_index pg_statistic pg_proc pg_constraint pg_trigger pg_shdepend pg_attrdef);
+            ask_both(1, "VACUUM $_") for qw(pg_class pg_attribute pg_type pg_depend pg_index pg_statistic pg_proc pg_constraint pg_trigger pg_attrdef);
         }
         flock $lock, mode_of($index)->{crash} ? LOCK_EX : LOCK_SH;
         if ($crashes != crash_count())
