@@ -183,7 +183,9 @@ sub text_of
         elsif ($what eq 'tag') { push @rest, "tag: $value" }
         else
         {
-            my $detail = $ordered && defined $value->{D} ? " ($value->{D})" : '';
+            # which of several duplicates a parallel index build comes upon first is chance
+            my $chance = $value->{M} =~ /^could not create unique index/;
+            my $detail = $ordered && defined $value->{D} && !$chance ? " ($value->{D})" : '';
             push @rest, normal("$value->{S} $value->{C}: $value->{M}$detail");
         }
     }
