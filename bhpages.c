@@ -46,6 +46,14 @@
 #define RUN_LENGTH	16
 
 /*
+ * Free space that makes a page nearly empty, as in RelationGetBufferForTuple():
+ * such a page takes any row that fits, whatever the fillfactor would have left
+ * free.
+ */
+#define NEARLY_EMPTY \
+	(MaxHeapTupleSize - MaxHeapTuplesPerPage / 8 * sizeof(ItemIdData))
+
+/*
  * The visibility map's layout: two bits for each heap page, in a page's
  * contents from the first byte on.
  */
@@ -260,6 +268,7 @@ BhPagesRoom(BhPages *pages, Relation rel, Size len, bool toasted)
 {
 	PageHeader	phdr = (PageHeader) RunPage(pages, pages->full);
 	Size		aligned = MAXALIGN(len);
+	Size		needed = aligned + pages->reserved;
 
 	if (unlikely(aligned > MaxHeapTupleSize))
 		ereport(ERROR,
@@ -267,8 +276,11 @@ BhPagesRoom(BhPages *pages, Relation rel, Size len, bool toasted)
 				 errmsg("row is too big: size %zu, maximum size %zu",
 						aligned, MaxHeapTupleSize)));
 
+	if (needed > NEARLY_EMPTY)
+		needed = Max(aligned, NEARLY_EMPTY);
+
 	if (phdr->pd_lower > SizeOfPageHeaderData &&
-		PageGetHeapFreeSpace((Page) phdr) < aligned + pages->reserved)
+		PageGetHeapFreeSpace((Page) phdr) < needed)
 	{
 		if (pages->full + 1 == RUN_LENGTH)
 			WriteRun(pages, rel, toasted);
