@@ -9,7 +9,6 @@
 use strict;
 use warnings FATAL => 'all';
 
-use File::Copy;
 use FindBin;
 use lib $FindBin::RealBin;
 use BatchheapTest;
@@ -17,42 +16,14 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-#
-# Build the library in a directory of its own
-#
-
-my $dir = PostgreSQL::Test::Utils::tempdir();
-copy("$FindBin::RealBin/module/$_", "$dir/$_") or die "could not copy $_: $!"
-  foreach qw(bhfaulty.c Makefile);
-
-my $built;
-my $output = '';
-{
-	# not the settings of the make that has started us
-	local %ENV = %ENV;
-	delete @ENV{qw(MAKEFLAGS MAKELEVEL MFLAGS MAKEOVERRIDES PROVE_TESTS DESTDIR)};
-	$built = eval {
-		IPC::Run::run([ 'make', '-s', '-C', $dir, 'with_llvm=no', 'PG_CONFIG=' . ($ENV{PG_CONFIG} // 'pg_config') ],
-			'>&', \$output);
-	};
-	$output .= $@ unless defined $built;
-}
-if (!$built || !-e "$dir/bhfaulty.so")
-{
-	# without a compiler there is no telling; with one it is a failure
-	my $cc = `@{[ $ENV{PG_CONFIG} // 'pg_config' ]} --cc 2>&1` =~ s/\s.*//sr;
-	plan skip_all => "no C compiler ($cc) to build the test's library with: $output"
-	  if $cc eq '' || system("command -v $cc >/dev/null 2>&1 && command -v make >/dev/null 2>&1") != 0;
-	die "could not build the test's library: $output";
-}
-
+my $library = built_library('module', 'bhfaulty');
 my $node = new_node('faulty');
 q1($node, qq{
-CREATE FUNCTION bhf_copy_like(regclass, int, int) RETURNS void AS '$dir/bhfaulty.so' LANGUAGE C STRICT;
+CREATE FUNCTION bhf_copy_like(regclass, int, int) RETURNS void AS '$library' LANGUAGE C STRICT;
 CREATE FUNCTION bhf_receiver_like(regclass, int, int, options int, finish bool) RETURNS void
-	AS '$dir/bhfaulty.so' LANGUAGE C STRICT;
+	AS '$library' LANGUAGE C STRICT;
 CREATE FUNCTION bhf_swallow(regclass, last int, big int, next text) RETURNS text
-	AS '$dir/bhfaulty.so' LANGUAGE C STRICT;
+	AS '$library' LANGUAGE C STRICT;
 CREATE TABLE old (i int, t text) USING batchheap;
 });
 

@@ -12,6 +12,8 @@ use strict;
 use warnings FATAL => 'all';
 
 use Exporter 'import';
+use File::Basename;
+use File::Copy;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
@@ -22,7 +24,7 @@ our @EXPORT = qw(
   q1 try_sql value backend_pid
   counters same_rows map_is_sound all_frozen heap_is_sound index_is_sound
   sound_copy contexts_left
-  loaded_library page_writer_modes set_writer wait_for_lock
+  loaded_library built_library page_writer_modes set_writer wait_for_lock
   BLOCKING_FUNCTION
 );
 
@@ -284,6 +286,38 @@ SELECT substring(pg_read_file('/proc/self/maps') from '(/[^\n]*/batchheap[.]so)'
 });
 	$path =~ s/^.*\n//s;
 	return -e $path ? $path : undef;
+}
+
+# built_library(DIR, NAME): build library NAME of t/DIR in a directory of its
+# own, and return its path.  Without a compiler the whole test is skipped.
+sub built_library
+{
+	my ($from, $name) = @_;
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+	my $built;
+	my $output = '';
+
+	copy(dirname(__FILE__) . "/$from/$_", "$dir/$_") or die "could not copy $_: $!"
+	  foreach ("$name.c", 'Makefile');
+	{
+		# not the settings of the make that has started us
+		local %ENV = %ENV;
+		delete @ENV{qw(MAKEFLAGS MAKELEVEL MFLAGS MAKEOVERRIDES PROVE_TESTS DESTDIR)};
+		$built = eval {
+			IPC::Run::run([ 'make', '-s', '-C', $dir, 'with_llvm=no', 'PG_CONFIG=' . ($ENV{PG_CONFIG} // 'pg_config') ],
+				'>&', \$output);
+		};
+		$output .= $@ unless defined $built;
+	}
+	if (!$built || !-e "$dir/$name.so")
+	{
+		# without a compiler there is no telling; with one it is a failure
+		my $cc = `@{[ $ENV{PG_CONFIG} // 'pg_config' ]} --cc 2>&1` =~ s/\s.*//sr;
+		plan skip_all => "no C compiler ($cc) to build the test's library with: $output"
+		  if $cc eq '' || system("command -v $cc >/dev/null 2>&1 && command -v make >/dev/null 2>&1") != 0;
+		die "could not build the test's library: $output";
+	}
+	return "$dir/$name.so";
 }
 
 # Ways to write the rows of a new table: what batchheap.page_writer may be set
