@@ -99,6 +99,14 @@ sub as_before
 		"0\n0\n0", "$what: @tables are as before");
 	is(value($session, join('', map { BatchheapTest::wrong_map_sql($_) } @tables)),
 		"0\n0\n0", "$what: their visibility maps are sound");
+
+	# files of what was dropped or undone go with the next checkpoint
+	is(q1($node, q{
+CHECKPOINT;
+SELECT string_agg(file, ' ') FROM pg_database d, pg_ls_dir('base/' || d.oid) file
+WHERE datname = current_database() AND substring(file FROM '^\d+')::bigint >= 16384
+	AND NOT EXISTS (SELECT FROM pg_class c WHERE pg_relation_filenode(c.oid) = substring(file FROM '^\d+')::bigint);
+}), '', "$what: no file is left");
 	return;
 }
 
@@ -137,7 +145,7 @@ foreach (@statements)
 	}
 }
 
-my ($stopped, $wrong) = (0, '');
+my ($stopped, $paged, $wrong) = (0, 0, '');
 foreach my $round (1 .. rounds(100, 1000))
 {
 	my ($name, $sql) = @{ $statements[ int(rand(@statements)) ] };
@@ -167,6 +175,7 @@ foreach my $round (1 .. rounds(100, 1000))
 		try_sql($session, 'SELECT pg_sleep(0)');
 	}
 	$stopped++ if $err =~ $cancelled;
+	$paged++ if $err =~ $cancelled && $name =~ /page writer/ && $name !~ /^COPY/;
 	$wrong .= "round $round: $name: $err\n" if $err =~ /ERROR/ && $err !~ $cancelled && $err !~ /current transaction is aborted/;
 	try_sql($session, 'ROLLBACK') if value($session, 'SELECT 1') =~ /transaction is aborted/;
 	try_sql($session, 'SET statement_timeout = 0');
@@ -194,6 +203,7 @@ foreach my $round (1 .. rounds(100, 1000))
 is($wrong, '', 'cancelled at random: nothing lost, doubled or left');
 value($session, set_writer($writers[0]));
 cmp_ok($stopped, '>', rounds(10, 100), "cancelled at random: $stopped statements were stopped");
+note("$paged of them with the page writer");
 as_before('cancelled at random');
 
 #
