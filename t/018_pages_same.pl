@@ -12,10 +12,14 @@
 #   not once for each page of the table.
 # - In the files: LSNs, checksums, the xid of the load, the free space between
 #   line pointers and rows, and which OIDs TOAST pointers have.
+#
+# BATCHHEAP_LONG=1: a table of more than 1 GB, whose visibility map has several
+# pages, too.
 
 use strict;
 use warnings FATAL => 'all';
 
+use Digest::MD5 qw(md5_hex);
 use FindBin;
 use lib $FindBin::RealBin;
 use BatchheapTest;
@@ -210,6 +214,26 @@ FROM pg_database WHERE datname = current_database()}), -1;
 		is(scalar(@{ $records{pages} }), $npages + 1, "$name: no other records, page writer");
 	}
 }
+# unlogged, as it is for the files
+if (long_run())
+{
+	my %files;
+
+	foreach ([ 'ring', 'off' ], [ 'pages', 'on' ])
+	{
+		my ($way, $mode) = @$_;
+		q1($node, set_writer($mode) . qq{
+CREATE UNLOGGED TABLE ${way}_large USING batchheap WITH (fillfactor = 10) AS
+	SELECT i, repeat('t', 900) FROM generate_series(1, 131072 + 20) i});
+		$files{$way} = q1($node, "SELECT pg_relation_filepath('${way}_large')");
+	}
+	is(q1($node, 'SELECT pg_relation_size(\'pages_large\') / current_setting(\'block_size\')::int'), 131072 + 20,
+		'large: one row on each page');
+	map_is_sound($node, 'pages_large');
+	$files{whole} = $files{ring};
+	$files{"$_ toast"} = '' foreach keys %files;
+	push @compared, [ 'large', \%files ];
+}
 note("$all_records records compared one by one, $all_joined of the ring joined by page");
 
 #
@@ -220,19 +244,17 @@ q1($node, 'CHECKPOINT');
 $node->stop;
 command_ok([ 'pg_checksums', '--check', '-D', $node->data_dir ], 'checksums are right');
 
-# What is on the pages of a file of a table, with what may differ blotted out.
-# Returns the xids of the rows, too.
+# What is on the pages of a file of a table, with what may differ blotted out: a
+# digest for each page, as files may be large.  Returns the xids of the rows, too.
 sub pages_of
 {
 	my ($file) = @_;
-	my $bytes = slurp_file($node->data_dir . "/$file");
-	my (@pages, %xids);
+	my (@pages, %xids, $page);
 
-	die "$file has part of a page" if length($bytes) % $blcksz != 0;
-	for (my $at = 0; $at < length($bytes); $at += $blcksz)
+	open my $in, '<:raw', $node->data_dir . "/$file" or die "could not open $file: $!";
+	while (my $length = read($in, $page, $blcksz))
 	{
-		my $page = substr($bytes, $at, $blcksz);
-
+		die "$file has part of a page" if $length != $blcksz;
 		if ($page =~ /^\0*$/)
 		{
 			push @pages, 'empty';
@@ -260,26 +282,31 @@ sub pages_of
 				substr($page, $offset, $length) = $tuple;
 			}
 		}
-		push @pages, $page;
+		push @pages, md5_hex($page);
 	}
+	close $in;
 
 	# from 16 on, the ring may add a few pages too many
 	pop @pages while @pages && $pages[-1] eq 'empty';
 	return ([@pages], [ keys %xids ]);
 }
 
-sub first_difference
+# the same for a file and the segments that follow it, a segment at a time
+sub segments_of
+{
+	my ($file) = @_;
+	my @segments = ($file);
+	push @segments, "$file." . @segments while -e $node->data_dir . "/$file." . @segments;
+	return @segments;
+}
+
+sub difference
 {
 	my ($one, $other) = @_;
 
 	return scalar(@$one) . ' and ' . scalar(@$other) . ' pages' if @$one != @$other;
-	foreach my $block (0 .. $#$one)
-	{
-		next if $one->[$block] eq $other->[$block];
-		my $both = $one->[$block] ^ $other->[$block];
-		$both =~ /[^\0]/g;
-		return "block $block from byte " . (pos($both) - 1);
-	}
+	my @different = grep { $one->[$_] ne $other->[$_] } 0 .. $#$one;
+	return "block $different[0], and " . $#different . ' more' if @different;
 	return '';
 }
 
@@ -287,22 +314,31 @@ my ($all_pages, $all_map_pages) = (0, 0);
 foreach (@compared)
 {
 	my ($name, $files) = @$_;
-	my ($pages, $xids) = pages_of($files->{pages});
+	my @segments = segments_of($files->{pages});
 	my ($map) = pages_of("$files->{pages}_vm");
+	my %xids;
 
-	is(scalar(@$xids), 1, "$name: rows are of one transaction");
 	foreach my $way (qw(whole ring))
 	{
-		my ($others) = pages_of($files->{$way});
+		my @others = segments_of($files->{$way});
 		my ($other_map) = pages_of("$files->{$way}_vm");
 
-		is(first_difference($pages, $others), '', "$name: main fork as from the ring ($way)");
-		is(first_difference($map, $other_map), '', "$name: visibility map as from the ring ($way)");
-		$all_pages += @$pages;
+		is(scalar(@others), scalar(@segments), "$name: as many files as from the ring ($way)");
+		foreach my $i (0 .. $#segments)
+		{
+			my ($pages, $xids) = pages_of($segments[$i]);
+			my ($others) = pages_of($others[$i]);
+
+			is(difference($pages, $others), '', "$name: file $i of the main fork as from the ring ($way)");
+			is(-s $node->data_dir . "/$others[$i]", -s $node->data_dir . "/$segments[$i]", "$name: as many pages as from the ring ($way)")
+			  if $node->pg_version < 16;
+			$xids{$_} = 1 foreach @$xids;
+			$all_pages += @$pages;
+		}
+		is(difference($map, $other_map), '', "$name: visibility map as from the ring ($way)");
 		$all_map_pages += @$map;
-		is(-s $node->data_dir . "/$files->{$way}", -s $node->data_dir . "/$files->{pages}", "$name: as many pages as from the ring ($way)")
-		  if $node->pg_version < 16;
 	}
+	is(scalar(keys %xids), 1, "$name: rows are of one transaction");
 	if ($name =~ /toasted/)
 	{
 		my ($toast) = pages_of($files->{'pages toast'});
