@@ -66,6 +66,22 @@ CREATE EXTENSION amcheck;
 	return $node;
 }
 
+# Wait until the server accepts connections.  (poll_query_until() may write to
+# a psql that has ended.)
+sub wait_for_start
+{
+	my ($node) = @_;
+	my $output = '';
+
+	foreach (1 .. 100 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		return
+		  if IPC::Run::run([ 'psql', '-XAtqc', 'SELECT 1', '-d', $node->connstr('postgres') ], '>&', \$output);
+		usleep(10_000);
+	}
+	die "the server does not start again: $output";
+}
+
 sub server_processes
 {
 	my ($node) = @_;
@@ -472,7 +488,7 @@ foreach my $level (sort keys %nodes)
 		$others->finish;
 		if ($kind eq 'child')
 		{
-			$node->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()') or die 'no recovery';
+			wait_for_start($node);
 		}
 		else
 		{

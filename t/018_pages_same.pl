@@ -173,7 +173,11 @@ FROM pg_database WHERE datname = current_database()}), -1;
 			q1($node, q{SELECT pg_logical_emit_message(true, '', '') IS NOT NULL});
 			$records{$way} = [ records($from, $to, $relation) ];
 		}
-		push @compared, [ $name, \%files ];
+
+		# from 16 on, a row that begins a batch may get a new page instead of a
+		# nearly empty one
+		my @same = $name =~ /nearly empty/ && $node->pg_version >= 16 ? ('whole') : ('whole', 'ring');
+		push @compared, [ $name, \%files, @same ];
 
 		my %inserts = map { $_ => [ grep { is_insert($_) && $_->{fork} eq 'main' } @{ $records{$_} } ] } keys %records;
 		my @pages = @{ $inserts{pages} };
@@ -197,7 +201,7 @@ FROM pg_database WHERE datname = current_database()}), -1;
 			$all_records += $npages;
 		}
 		is_deeply([ joined(@pages) ], [ joined(@{ $inserts{$_} }) ], "$name: the same pages as from the ring ($_)")
-		  foreach qw(whole ring);
+		  foreach @same;
 		$all_joined += @{ $inserts{ring} };
 
 		# the visibility map
@@ -206,7 +210,7 @@ FROM pg_database WHERE datname = current_database()}), -1;
 		is($records{pages}->[-1]->{fork}, 'vm', "$name: ... at the end");
 		is(scalar(grep { $_->{type} eq 'Heap2 VISIBLE' } @{ $records{$_} }), $npages,
 			"$name: from the ring ($_), once for each page")
-		  foreach qw(whole ring);
+		  foreach @same;
 
 		# and nothing else
 		is(join(' ', grep { $_ !~ /^(Heap2 (MULTI_INSERT|VISIBLE)|Storage CREATE)/ }
@@ -230,9 +234,7 @@ CREATE UNLOGGED TABLE ${way}_large USING batchheap WITH (fillfactor = 10) AS
 	is(q1($node, 'SELECT pg_relation_size(\'pages_large\') / current_setting(\'block_size\')::int'), 131072 + 20,
 		'large: one row on each page');
 	map_is_sound($node, 'pages_large');
-	$files{whole} = $files{ring};
-	$files{"$_ toast"} = '' foreach keys %files;
-	push @compared, [ 'large', \%files ];
+	push @compared, [ 'large', \%files, 'ring' ];
 }
 note("$all_records records compared one by one, $all_joined of the ring joined by page");
 
@@ -313,12 +315,12 @@ sub difference
 my ($all_pages, $all_map_pages) = (0, 0);
 foreach (@compared)
 {
-	my ($name, $files) = @$_;
+	my ($name, $files, @same) = @$_;
 	my @segments = segments_of($files->{pages});
 	my ($map) = pages_of("$files->{pages}_vm");
 	my %xids;
 
-	foreach my $way (qw(whole ring))
+	foreach my $way (@same)
 	{
 		my @others = segments_of($files->{$way});
 		my ($other_map) = pages_of("$files->{$way}_vm");
