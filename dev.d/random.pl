@@ -281,7 +281,9 @@ sub prepare_sessions
     {
         $session{$_}->rows("SELECT pg_replication_slot_advance('${_}_$worker', pg_current_wal_lsn())") for @SIDES;
     }
-    both_or_die('SET client_min_messages = error; DROP SCHEMA s CASCADE; RESET client_min_messages; CREATE SCHEMA s; SELECT h.reset(); SELECT setval(\'h.sq\', 1)');
+    # somebody who was killed may still have locks
+    both_or_die('SET lock_timeout = 60000; SET client_min_messages = error; DROP SCHEMA s CASCADE; '
+          . "RESET client_min_messages; CREATE SCHEMA s; SELECT h.reset(); SELECT setval('h.sq', 1); RESET lock_timeout");
     # not in one message: that would be a transaction
     for (@{ $mode->{settings} })
     {
@@ -439,6 +441,7 @@ sub mode_of
     push @settings, 'SET batchheap.batch_insert = off' if !$insert;
     push @settings, 'SET batchheap.max_batch_rows = ' . (1, 2, 3, 5, 7, 20)[ rand 6 ] if rand() < 0.5;
     push @settings, "SET batchheap.max_batch_size = '8kB'" if rand() < 0.2;
+    push @settings, 'SET batchheap.freeze_min_size = 0' if rand() < 0.8;
     my $crash = rand() < $opt{crashes};
     push @settings, "SET wal_consistency_checking = 'all'", 'CHECKPOINT' if $crash;
     return {
