@@ -70,6 +70,12 @@
 #define BH_FIRST_ROWS	50
 
 /*
+ * Batches after which the pages of a TOAST table are marked: they are still
+ * in shared buffers, and opening the table is not a matter of every batch.
+ */
+#define BH_BATCHES_UNMARKED	16
+
+/*
  * A row of the ring.  heap_multi_insert() takes slots; it asks a slot for its
  * heap tuple and sets tts_tableOid and tts_tid.  The slot operations below
  * hand out the tuple as it is in the ring, without the copy that the server's
@@ -113,6 +119,9 @@ typedef struct BhLoad
 	int			prepared_rows;	/* how many of them are filled in so far */
 	int			nrows;			/* rows waiting to be written */
 	bool		few;			/* these are all, and go on about one page */
+
+	int			unmarked;		/* frozen batches since TOAST pages were
+								 * marked */
 
 	BhPages    *pages;			/* rows go here instead, if not NULL */
 
@@ -492,8 +501,12 @@ WriteBatch(BhLoad *load, Relation rel, TupleTableSlot **slots, int nslots)
 	 */
 	if (load->bistate != NULL)
 		BhEndBatch(load->bistate);
-	if (options & TABLE_INSERT_FROZEN)
+	if ((options & TABLE_INSERT_FROZEN) &&
+		++load->unmarked == BH_BATCHES_UNMARKED)
+	{
 		BhMarkToastPages(rel, false);
+		load->unmarked = 0;
+	}
 	MemoryContextSwitchTo(oldcontext);
 	MemoryContextReset(load->batch_context);
 
