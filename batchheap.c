@@ -35,6 +35,7 @@ void		_PG_init(void);
 bool		batchheap_enable = true;
 bool		batchheap_batch_insert = true;
 bool		batchheap_freeze_on_load = true;
+int			batchheap_freeze_min_size;
 bool		batchheap_page_writer = false;
 int			batchheap_max_batch_rows;
 int			batchheap_max_batch_size;
@@ -136,7 +137,8 @@ batchheap_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
 	if (unlikely(BhRunningLoads > 0))
 		BhFlushForWrite(rel);
 
-	if (BhMayFreezeUnasked(rel, NULL))
+	if ((options & TABLE_INSERT_FROZEN) == 0 &&
+		BhMayFreezeBatch(rel, slots, nslots))
 		options |= TABLE_INSERT_FROZEN;
 	heapam->multi_insert(rel, slots, nslots, cid, options, bistate);
 
@@ -261,6 +263,15 @@ _PG_init(void)
 							 PGC_USERSET,
 							 0,
 							 NULL, NULL, NULL);
+
+	DefineCustomIntVariable("batchheap.freeze_min_size",
+							"Sets the smallest amount of rows with which a table is frozen.",
+							"For less than a page, the visibility map costs more than it saves.",
+							&batchheap_freeze_min_size,
+							BLCKSZ / 1024, 0, 64,
+							PGC_USERSET,
+							GUC_UNIT_KB,
+							NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("batchheap.page_writer",
 							 "Builds the pages of a new table in private memory.",

@@ -32,6 +32,7 @@
 extern bool batchheap_enable;
 extern bool batchheap_batch_insert;
 extern bool batchheap_freeze_on_load;
+extern int	batchheap_freeze_min_size;	/* kB */
 extern bool batchheap_page_writer;
 extern int	batchheap_max_batch_rows;
 extern int	batchheap_max_batch_size;	/* kB */
@@ -115,6 +116,7 @@ extern void BhLoadFinishStatement(BhFrame *frame);
 extern void BhFlushForWrite(Relation rel);
 extern void BhFlushForRead(Relation rel, Snapshot snapshot);
 extern bool BhMayFreezeUnasked(Relation rel, const BhFrame *inserting);
+extern bool BhMayFreezeBatch(Relation rel, TupleTableSlot **slots, int nslots);
 
 /* bhform.c */
 

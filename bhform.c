@@ -9,11 +9,11 @@
  * the slot holds: values, a minimal tuple, or a heap tuple.
  *
  * What is laid out must not depend on anything that may be gone when the
- * batch is written.  Expanded objects are therefore flattened.  A row that
- * points to a TOAST table, or to a value elsewhere in memory, is not formed
- * at all: fetching the value early and toasting it again later would copy it
- * twice, and fetching it late may find that it no longer exists.  Such a row
- * is reported as unsuited, and its insertion must not be deferred.
+ * batch is written.  Expanded objects are therefore flattened, and values that
+ * the row points to, in a TOAST table or elsewhere in memory, are fetched: the
+ * toaster would do that anyway, but late, when they may no longer exist.  A
+ * row with much to fetch would be a batch by itself, and copying its values is
+ * dear, so it is reported as unsuited.  Its insertion must not be deferred.
  *
  * Copyright (c) 2026, the batchheap developers
  *
@@ -21,11 +21,17 @@
  */
 #include "postgres.h"
 
+#include "access/detoast.h"
 #include "access/htup_details.h"
 #include "access/tupmacs.h"
 #include "utils/expandeddatum.h"
 
 #include "batchheap.h"
+
+/*
+ * Largest row, in bytes, with values that are to be fetched.
+ */
+#define MAX_FETCHED_ROW		(2 * BLCKSZ)
 
 /* What we need to know of a column to place its value */
 typedef struct BhColumn
@@ -132,6 +138,38 @@ AlignTo(char *to, Size *off, uint8 align, Size len, Size room)
 }
 
 /*
+ * Has the row's value to be fetched from elsewhere?
+ */
+static inline bool
+IsElsewhere(Datum datum)
+{
+	char	   *value = DatumGetPointer(datum);
+
+	return VARATT_IS_EXTERNAL(value) && !VARATT_IS_EXTERNAL_EXPANDED(value);
+}
+
+static BhFormResult StoreVarlena(const BhColumn *column, Datum datum,
+								 char *to, Size *off, Size room);
+
+/*
+ * Store a value that is elsewhere, as the toaster would get it: it stays
+ * compressed, unless its column is not to have such values.
+ */
+static BhFormResult
+StoreFetched(const BhColumn *column, Datum datum, char *to, Size *off,
+			 Size room)
+{
+	struct varlena *value = (struct varlena *) DatumGetPointer(datum);
+	BhFormResult result;
+
+	value = column->packable ? detoast_external_attr(value) :
+		detoast_attr(value);
+	result = StoreVarlena(column, PointerGetDatum(value), to, off, room);
+	pfree(value);
+	return result;
+}
+
+/*
  * Store a varlena at *off or, if it has to be aligned, after, and move *off
  * behind it.
  */
@@ -151,8 +189,8 @@ StoreVarlena(const BhColumn *column, Datum datum, char *to, Size *off,
 	{
 		ExpandedObjectHeader *eoh;
 
-		if (!VARATT_IS_EXTERNAL_EXPANDED(value))
-			return BH_UNSUITED;
+		if (IsElsewhere(datum))
+			return StoreFetched(column, datum, to, off, room);
 
 		eoh = DatumGetEOHP(datum);
 		size = EOH_get_flat_size(eoh);
@@ -199,6 +237,42 @@ StoreVarlena(const BhColumn *column, Datum datum, char *to, Size *off,
 }
 
 /*
+ * If a row has values that are to be fetched, see whether that is worth it,
+ * and whether there is room, before any of them is.
+ */
+static BhFormResult
+LookElsewhere(const BhLayout *layout, const Datum *values, const bool *isnull,
+			  Size room)
+{
+	Size		size = layout->hoff_nulls;
+	bool		elsewhere = false;
+
+	for (int i = 0; i < layout->natts; i++)
+	{
+		const BhColumn *column = &layout->columns[i];
+
+		if (isnull[i])
+			continue;
+		if (column->len != -1)
+			size += column->len > 0 ? column->len : 0;
+		else if (!IsElsewhere(values[i]))
+			size += VARATT_IS_EXTERNAL(DatumGetPointer(values[i])) ? 0 :
+				VARSIZE_ANY(DatumGetPointer(values[i]));
+		else
+		{
+			size += toast_datum_size(values[i]) + VARHDRSZ;
+			elsewhere = true;
+		}
+	}
+
+	if (!elsewhere)
+		return BH_FORMED;
+	if (size > MAX_FETCHED_ROW)
+		return BH_UNSUITED;
+	return size > room ? BH_NO_ROOM : BH_FORMED;
+}
+
+/*
  * Fill in the header of a row laid out from values.
  */
 static inline HeapTupleHeader
@@ -225,6 +299,7 @@ FormFromValues(const BhLayout *layout, TupleTableSlot *slot,
 	bool		hasnull;
 	HeapTupleHeader tuphdr;
 	uint16		infomask = 0;
+	bool		looked = false;
 	Size		off;
 
 	slot_getallattrs(slot);
@@ -281,6 +356,14 @@ FormFromValues(const BhLayout *layout, TupleTableSlot *slot,
 		{
 			BhFormResult result;
 
+			if (!looked && VARATT_IS_EXTERNAL(DatumGetPointer(values[i])))
+			{
+				result = LookElsewhere(layout, values, isnull, room);
+				if (result != BH_FORMED)
+					return result;
+				looked = true;
+			}
+
 			infomask |= HEAP_HASVARWIDTH;
 			result = StoreVarlena(column, values[i], to, &off, room);
 			if (result != BH_FORMED)
@@ -311,8 +394,9 @@ FormFromValues(const BhLayout *layout, TupleTableSlot *slot,
 /*
  * Form the slot's row at "to", a MAXALIGNed address with room bytes.
  *
- * Sets *len to the row's length, header included, when it is formed.  The
- * header has what the row's shape decides (number of columns, null bitmap,
+ * Sets *len to the row's length, header included, when it is formed; values
+ * fetched from elsewhere are in it.  What that takes of memory is released.
+ * The header has what the row's shape decides (number of columns, null bitmap,
  * infomask); transaction ids, command id and line pointer are left to the
  * insertion.  The slot is not changed: a tuple it points to, in a buffer or
  * elsewhere, stays where it is.
@@ -335,10 +419,8 @@ BhFormRow(const BhLayout *layout, TupleTableSlot *slot,
 	{
 		HeapTuple	tuple = ((HeapTupleTableSlot *) slot)->tuple;
 
-		if (tuple != NULL)
+		if (tuple != NULL && !HeapTupleHasExternal(tuple))
 		{
-			if (HeapTupleHasExternal(tuple))
-				return BH_UNSUITED;
 			if (tuple->t_len > room)
 				return BH_NO_ROOM;
 			memcpy(to, tuple->t_data, tuple->t_len);
@@ -350,12 +432,10 @@ BhFormRow(const BhLayout *layout, TupleTableSlot *slot,
 	{
 		MinimalTuple mtup = ((MinimalTupleTableSlot *) slot)->mintuple;
 
-		if (mtup != NULL)
+		if (mtup != NULL && (mtup->t_infomask & HEAP_HASEXTERNAL) == 0)
 		{
 			Size		size = mtup->t_len + MINIMAL_TUPLE_OFFSET;
 
-			if (mtup->t_infomask & HEAP_HASEXTERNAL)
-				return BH_UNSUITED;
 			if (size > room)
 				return BH_NO_ROOM;
 			memcpy(to + MINIMAL_TUPLE_OFFSET, mtup, mtup->t_len);

@@ -63,6 +63,19 @@
 #define BH_MAX_LOADS 64
 
 /*
+ * What a ring has at first: bytes of memory, and rows.  Most tables that are
+ * made are small.
+ */
+#define BH_FIRST_SIZE	4096
+#define BH_FIRST_ROWS	50
+
+/*
+ * Batches after which the pages of a TOAST table are marked: they are still
+ * in shared buffers, and opening the table is not a matter of every batch.
+ */
+#define BH_BATCHES_UNMARKED	16
+
+/*
  * A row of the ring.  heap_multi_insert() takes slots; it asks a slot for its
  * heap tuple and sets tts_tableOid and tts_tid.  The slot operations below
  * hand out the tuple as it is in the ring, without the copy that the server's
@@ -88,7 +101,8 @@ typedef struct BhLoad
 
 	/* How rows are written */
 	int			options;		/* of heap_multi_insert */
-	BulkInsertState bistate;	/* ours: the caller's dies before the end */
+	BulkInsertState bistate;	/* ours: the caller's dies before the end; or
+								 * NULL, before the first batch */
 	MemoryContext context;		/* all of the load */
 	MemoryContext batch_context;	/* what writing a batch allocates */
 
@@ -96,12 +110,18 @@ typedef struct BhLoad
 	BhLayout   *layout;
 	char	   *memory;
 	Size		size;			/* of memory, in bytes */
+	Size		max_size;		/* what it is to be, once the first is full */
 	Size		used;
 	BhRow	   *rows;
 	TupleTableSlot **slots;		/* points to rows, for heap_multi_insert */
 	int			max_rows;
-	int			prepared_rows;	/* rows[] and slots[] filled in so far */
+	int			allocated_rows; /* size of rows[] and slots[] */
+	int			prepared_rows;	/* how many of them are filled in so far */
 	int			nrows;			/* rows waiting to be written */
+	bool		few;			/* these are all, and go on about one page */
+
+	int			unmarked;		/* frozen batches since TOAST pages were
+								 * marked */
 
 	BhPages    *pages;			/* rows go here instead, if not NULL */
 
@@ -366,18 +386,6 @@ StartLoad(Relation rel, CommandId cid, const void *source, int options,
 	load->owner = GetCurrentSubTransactionId();
 
 	load->options = write_options;
-
-	/*
-	 * The state has rows follow one another where pages are added several at a
-	 * time.  Its buffer access strategy is for tables that are new: rows of
-	 * another one go through the buffers that single rows use.
-	 */
-	load->bistate = GetBulkInsertState();
-	if ((write_options & TABLE_INSERT_SKIP_FSM) == 0)
-	{
-		FreeAccessStrategy(load->bistate->strategy);
-		load->bistate->strategy = NULL;
-	}
 	load->context = context;
 
 	if (batchheap_page_writer && (write_options & TABLE_INSERT_FROZEN) &&
@@ -385,25 +393,19 @@ StartLoad(Relation rel, CommandId cid, const void *source, int options,
 		load->pages = BhPagesBegin(rel, cid);
 
 	load->layout = BhMakeLayout(RelationGetDescr(rel));
-	load->size = (Size) batchheap_max_batch_size * 1024;
+	load->max_size = (Size) batchheap_max_batch_size * 1024;
+	load->size = load->pages != NULL ? load->max_size : BH_FIRST_SIZE;
 	load->memory = palloc(load->size);
 	load->max_rows = batchheap_max_batch_rows;
-	load->rows = palloc(load->max_rows * sizeof(BhRow));
-	load->slots = palloc(load->max_rows * sizeof(TupleTableSlot *));
+	load->allocated_rows = Min(load->max_rows, BH_FIRST_ROWS);
+	load->rows = palloc(load->allocated_rows * sizeof(BhRow));
+	load->slots = palloc(load->allocated_rows * sizeof(TupleTableSlot *));
 
 	DescribeLoad(load, rel);
 
-	/*
-	 * heap_multi_insert() allocates an array with a pointer to each tuple; let
-	 * that be in the block that the context keeps when it is reset.
-	 */
-	load->batch_context =
-		AllocSetContextCreate(context,
-							  "batchheap batch",
-							  load->max_rows * sizeof(HeapTuple) + 1024,
-							  Max(load->max_rows * sizeof(HeapTuple) + 1024,
-								  ALLOCSET_DEFAULT_INITSIZE),
-							  ALLOCSET_DEFAULT_MAXSIZE);
+	load->batch_context = AllocSetContextCreate(context,
+												"batchheap batch",
+												ALLOCSET_DEFAULT_SIZES);
 
 	MemoryContextSwitchTo(oldcontext);
 
@@ -449,6 +451,27 @@ EmptyRing(BhLoad *load)
 }
 
 /*
+ * Make our bulk insert state.
+ *
+ * The state has rows follow one another where pages are added several at a
+ * time.  Its buffer access strategy is for tables that are new: rows of
+ * another one go through the buffers that single rows use.
+ */
+static void
+MakeBulkInsertState(BhLoad *load)
+{
+	MemoryContext oldcontext = MemoryContextSwitchTo(load->context);
+
+	load->bistate = GetBulkInsertState();
+	if ((load->options & TABLE_INSERT_SKIP_FSM) == 0)
+	{
+		FreeAccessStrategy(load->bistate->strategy);
+		load->bistate->strategy = NULL;
+	}
+	MemoryContextSwitchTo(oldcontext);
+}
+
+/*
  * Write rows with heap_multi_insert, in the name of the current
  * subtransaction and with the command id of the load.
  */
@@ -463,6 +486,10 @@ WriteBatch(BhLoad *load, Relation rel, TupleTableSlot **slots, int nslots)
 	if (subid != load->owner)
 		options &= ~TABLE_INSERT_FROZEN;
 
+	/* a few rows that are all there is are not worth a state */
+	if (load->bistate == NULL && !load->few)
+		MakeBulkInsertState(load);
+
 	load->flushing_in = subid;
 
 	oldcontext = MemoryContextSwitchTo(load->batch_context);
@@ -472,9 +499,14 @@ WriteBatch(BhLoad *load, Relation rel, TupleTableSlot **slots, int nslots)
 	 * The pin belongs to whatever resource owner is current, and that may end
 	 * before the load.
 	 */
-	BhEndBatch(load->bistate);
-	if (options & TABLE_INSERT_FROZEN)
+	if (load->bistate != NULL)
+		BhEndBatch(load->bistate);
+	if ((options & TABLE_INSERT_FROZEN) &&
+		++load->unmarked == BH_BATCHES_UNMARKED)
+	{
 		BhMarkToastPages(rel, false);
+		load->unmarked = 0;
+	}
 	MemoryContextSwitchTo(oldcontext);
 	MemoryContextReset(load->batch_context);
 
@@ -492,8 +524,20 @@ WriteBatch(BhLoad *load, Relation rel, TupleTableSlot **slots, int nslots)
 static void
 PrepareRow(BhLoad *load)
 {
-	BhRow	   *row = &load->rows[load->prepared_rows];
+	BhRow	   *row;
 
+	if (load->prepared_rows == load->allocated_rows)
+	{
+		load->allocated_rows = load->max_rows;
+		load->rows = repalloc(load->rows,
+							  load->allocated_rows * sizeof(BhRow));
+		load->slots = repalloc(load->slots, load->allocated_rows *
+							   sizeof(TupleTableSlot *));
+		for (int i = 0; i < load->prepared_rows; i++)
+			load->slots[i] = &load->rows[i].base;
+	}
+
+	row = &load->rows[load->prepared_rows];
 	memcpy(row, &EmptyRow, sizeof(BhRow));
 	load->slots[load->prepared_rows++] = &row->base;
 }
@@ -509,8 +553,9 @@ TakeRowsFromPages(BhLoad *load)
 	int			nrows = BhPagesWaiting(load->pages);
 	HeapTuple  *tuples = palloc(Max(nrows, 1) * sizeof(HeapTuple));
 
-	load->rows = palloc(Max(nrows, load->max_rows) * sizeof(BhRow));
-	load->slots = palloc(Max(nrows, load->max_rows) * sizeof(TupleTableSlot *));
+	load->allocated_rows = Max(nrows, load->max_rows);
+	load->rows = palloc(load->allocated_rows * sizeof(BhRow));
+	load->slots = palloc(load->allocated_rows * sizeof(TupleTableSlot *));
 	for (load->prepared_rows = 0; load->prepared_rows < nrows;)
 	{
 		PrepareRow(load);
@@ -693,6 +738,14 @@ AddRow(BhLoad *load, Relation rel, TupleTableSlot *slot)
 		if (likely(result == BH_FORMED))
 			break;
 
+		/* rows that wait stay in the first memory, and count */
+		if (load->size < load->max_size)
+		{
+			load->size = load->max_size;
+			load->memory = MemoryContextAlloc(load->context, load->size);
+			continue;
+		}
+
 		/* make room, once */
 		FlushFullRing(load, rel);
 		if (result == BH_UNSUITED || to == load->memory)
@@ -713,8 +766,32 @@ AddRow(BhLoad *load, Relation rel, TupleTableSlot *slot)
 	load->used += MAXALIGN(len);
 	load->progress.bytes += len;
 
-	if (load->nrows == load->max_rows || load->used >= load->size)
+	if (load->nrows == load->max_rows)
 		FlushFullRing(load, rel);
+}
+
+/*
+ * Have the rows of a load that has not written anything, and never will but
+ * for these, written plain if there are only a few: a visibility map costs a
+ * file and a page of WAL.
+ */
+static void
+LeaveSmallLoadPlain(BhLoad *load, Relation rel)
+{
+	if ((load->options & TABLE_INSERT_FROZEN) == 0 ||
+		load->progress.batches > 0 ||
+		load->flushing_in != InvalidSubTransactionId ||
+		load->progress.bytes >= (int64) batchheap_freeze_min_size * 1024 ||
+		RelationGetNumberOfBlocks(rel) > 0)
+		return;
+
+	if (load->pages != NULL)
+	{
+		TakeRowsFromPages(load);
+		BhPagesFinish(load->pages, rel, false);
+		load->pages = NULL;
+	}
+	load->options &= ~TABLE_INSERT_FROZEN;
 }
 
 /*
@@ -723,6 +800,8 @@ AddRow(BhLoad *load, Relation rel, TupleTableSlot *slot)
 static void
 FinishLoad(BhLoad *load, Relation rel)
 {
+	LeaveSmallLoadPlain(load, rel);
+	load->few = load->progress.batches == 0 && load->progress.bytes < BLCKSZ;
 	FlushLoad(load, rel);
 
 	if (load->options & TABLE_INSERT_FROZEN)
@@ -1070,6 +1149,27 @@ BhMayFreezeUnasked(Relation rel, const BhFrame *inserting)
 	return !OlderSnapshotExists(inserting != NULL);
 }
 
+/*
+ * May the rows of this batch of COPY, which did not ask for it, be frozen?
+ * If they are the first ones, there must be enough of them to be worth it.
+ */
+bool
+BhMayFreezeBatch(Relation rel, TupleTableSlot **slots, int nslots)
+{
+	Size		enough = (Size) batchheap_freeze_min_size * 1024;
+	Size		bytes = 0;
+
+	if (!BhMayFreezeUnasked(rel, NULL))
+		return false;
+	if (RelationGetNumberOfBlocks(rel) > 0)
+		return true;
+
+	/* COPY's slots keep the tuple that is made of a row */
+	for (int i = 0; i < nslots && bytes < enough; i++)
+		bytes += ExecFetchSlotHeapTuple(slots[i], true, NULL)->t_len;
+	return bytes >= enough;
+}
+
 
 /* ------------------------------------------------------------------------
  * Ends of transactions and subtransactions
@@ -1168,7 +1268,8 @@ AtSubXactEvent(SubXactEvent event, SubTransactionId subid,
 				if (load->flushing_in >= subid && load->pages == NULL)
 				{
 					/* its pin has gone with the resource owner, or will */
-					load->bistate->current_buf = InvalidBuffer;
+					if (load->bistate != NULL)
+						load->bistate->current_buf = InvalidBuffer;
 					MemoryContextReset(load->batch_context);
 					load->flushing_in = InvalidSubTransactionId;
 				}

@@ -38,7 +38,7 @@ static const struct
 	[BH_BATCHES] = {"batches", "batches they wrote"},
 	[BH_PAGES] = {"pages_written", "pages that the page writer wrote"},
 	[BH_FORCED_FLUSHES] = {"forced_flushes", "batches written early, because the table was read or written meanwhile"},
-	[BH_ROWS_WHOLE] = {"rows_whole", "of their rows, those that made a batch alone: too large, or with values stored elsewhere"},
+	[BH_ROWS_WHOLE] = {"rows_whole", "of their rows, those that made a batch alone: too large, or with many bytes of values stored elsewhere"},
 	[BH_COPY_ROWS] = {"copy_rows", "rows that COPY batched"},
 	[BH_COPY_ROWS_FROZEN] = {"copy_rows_frozen", "of these, rows written frozen"},
 	[BH_ROWS_SINGLE] = {"single_rows_few", SINGLY "an INSERT of few rows, or no bulk command"},

@@ -13,6 +13,7 @@ INSERT INTO expected VALUES
     ('batchheap.enable', 'bool', NULL, NULL, NULL, 'on'),
     ('batchheap.batch_insert', 'bool', NULL, NULL, NULL, 'on'),
     ('batchheap.freeze_on_load', 'bool', NULL, NULL, NULL, 'on'),
+    ('batchheap.freeze_min_size', 'integer', 'kB', '0', '64', '8'),
     ('batchheap.page_writer', 'bool', NULL, NULL, NULL, 'off'),
     ('batchheap.max_batch_rows', 'integer', NULL, '1', '10000', '1000'),
     ('batchheap.max_batch_size', 'integer', 'kB', '8', '16384', '64');

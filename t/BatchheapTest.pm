@@ -70,6 +70,8 @@ shared_buffers = 16MB
 max_wal_size = 512MB
 autovacuum = off
 log_min_messages = warning
+# a few rows are enough to see whether they are frozen
+batchheap.freeze_min_size = 0
 });
 	$node->append_conf('postgresql.conf', $params{conf})
 	  if defined $params{conf};
