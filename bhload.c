@@ -124,6 +124,7 @@ typedef struct BhLoad
 								 * marked */
 
 	BhPages    *pages;			/* rows go here instead, if not NULL */
+	bool		toasted;		/* rows there have values in the TOAST table */
 
 	/*
 	 * Subtransaction in which a flush is going on (or has failed), and the one
@@ -684,6 +685,7 @@ AddRowToPage(BhLoad *load, Relation rel, TupleTableSlot *slot)
 		tuple->t_len > TOAST_TUPLE_THRESHOLD;
 	if (toast)
 		tuple = heap_toast_insert_or_update(rel, tuple, NULL, load->options);
+	load->toasted |= HeapTupleHasExternal(tuple);
 
 	memcpy(BhPagesRoom(load->pages, rel, tuple->t_len, toast),
 		   tuple->t_data, tuple->t_len);
@@ -774,12 +776,15 @@ AddRow(BhLoad *load, Relation rel, TupleTableSlot *slot)
  * Have the rows of a load that has not written anything, and never will but
  * for these, written plain if there are only a few: a visibility map costs a
  * file and a page of WAL.
+ *
+ * Rows that the page writer has toasted must not go through the ring, where
+ * their values would be stored a second time and the first ones stay behind.
  */
 static void
 LeaveSmallLoadPlain(BhLoad *load, Relation rel)
 {
 	if ((load->options & TABLE_INSERT_FROZEN) == 0 ||
-		load->progress.batches > 0 ||
+		load->progress.batches > 0 || load->toasted ||
 		load->flushing_in != InvalidSubTransactionId ||
 		load->progress.bytes >= (int64) batchheap_freeze_min_size * 1024 ||
 		RelationGetNumberOfBlocks(rel) > 0)

@@ -91,7 +91,17 @@ SELECT pg_temp.written(12), pg_temp.twin('large', 'b'), pg_temp.twin('large', 'b
        pg_temp.toast_vm('b2') AS toast_vm2;
 ALTER TABLE b ADD c float8 DEFAULT random();
 SELECT pg_temp.written(6), count(*), sum(length(v)), pg_temp.vm('b'), pg_temp.toast_vm('b') AS toast_vm FROM b;
-DROP TABLE b, b2, large;
+DROP TABLE b, b2;
+-- ... in a table so small that it is left plain otherwise: they are stored once
+SET batchheap.freeze_min_size = '8kB';
+CREATE TABLE h2 AS SELECT i, v || '' AS v FROM large WHERE i IN (5, 252, 255);
+CREATE TABLE b USING batchheap AS SELECT i, v || '' AS v FROM large WHERE i IN (5, 252, 255);
+SELECT pg_temp.twin('h2', 'b'), pg_temp.vm('b'), pg_temp.toast_vm('b') AS toast_vm,
+       (SELECT count(DISTINCT pg_relation_size(reltoastrelid)) = 1 AND min(pg_relation_size(reltoastrelid)) > 0
+           FROM pg_class WHERE oid IN ('h2'::regclass, 'b'::regclass)) AS same_toast_size;
+SET batchheap.freeze_min_size = 0;
+SELECT pg_temp.counted() \g /dev/null
+DROP TABLE b, h2, large;
 
 -- Not where rows are not to be frozen; not for temporary tables, whose pages
 -- are the session's; not for COPY

@@ -131,11 +131,12 @@ my %duration;
 foreach (@statements)
 {
 	my ($name, $sql) = @$_;
-	foreach my $time (1 .. 2)
+	foreach (1 .. 2)
 	{
 		my $start = time();
 		my ($out, $err) = try_sql($session, $sql);
-		$duration{$name} = time() - $start;
+		my $time = time() - $start;
+		$duration{$name} = $time if !defined $duration{$name} || $time < $duration{$name};
 		is($err, '', "$name: undisturbed");
 		if ($sql =~ /TABLE b /)
 		{
