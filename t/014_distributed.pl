@@ -175,6 +175,15 @@ unlike(counted_on_east(sprintf $sql, 'batch'), qr/rows_frozen/, 'TRUNCATE and IN
 same_everywhere('TRUNCATE and INSERT');
 all_frozen($here, 'batch.part', 'TRUNCATE and INSERT: the partition that is here is frozen');
 
+# how many rows are a bulk load is for the other server to say
+batch_size(100);
+q1($here, q{ALTER SERVER east OPTIONS (ADD options '-c batchheap.max_batch_rows=100')});
+q1($here, 'TRUNCATE batch.whole, heap.whole; INSERT INTO heap.whole TABLE source');
+like(counted_on_east('INSERT INTO batch.whole TABLE source'), qr/rows_batched=@{[ $third * 0.8 ]}\b/, 'batchheap.max_batch_rows of the other server');
+q1($here, q{ALTER SERVER east OPTIONS (DROP options)});
+batch_size(1000);
+same_everywhere('batchheap.max_batch_rows of the other server');
+
 # one of them alone
 foreach my $schema (sort keys %am)
 {
@@ -268,6 +277,10 @@ REFRESH MATERIALIZED VIEW summary; } . counters(qw(loads))),
 	same_rows($here, 'SELECT place, i, count(*) FROM heap.whole GROUP BY place, i', 'summary', "page writer $writer: REFRESH has the rows of heap");
 	q1($here, 'DROP TABLE gathered; DROP MATERIALIZED VIEW summary');
 }
+q1($here, "CREATE TABLE gathered (LIKE batch.whole) USING batchheap");
+is( q1($here, 'INSERT INTO gathered TABLE batch.whole; ' . counters(qw(loads single_rows_few))),
+	'loads=1 single_rows_few=20', 'INSERT ... SELECT is batched');
+sound_copy($here, 'heap.whole', 'gathered', 'INSERT ... SELECT has the rows of heap');
 
 #
 # The way that freezes everywhere: load on the server itself, then attach
