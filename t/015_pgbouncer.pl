@@ -57,6 +57,9 @@ logfile = $log
 my $pgbouncer = IPC::Run::start([ $program, '-q', "$dir/pgbouncer.ini" ],
 	'<', \undef, '>', File::Spec->devnull, '2>', File::Spec->devnull);
 
+# a signal alone would not come to END
+$SIG{$_} = sub { die "ended by a signal\n" } foreach qw(HUP INT TERM);
+
 END
 {
 	my $status = $?;
