@@ -16,7 +16,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $rows = rounds(6000, 60_000);        # whole thousands for each of three servers
+my $rows = rounds(6000, 18_000);        # whole thousands for each of three servers
 my $dir = PostgreSQL::Test::Utils::tempdir();
 
 my %node = map { ($_ => new_node($_)) } qw(here east west);
