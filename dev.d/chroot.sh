@@ -130,7 +130,7 @@ step() {
 }
 
 packages_for() {
-    printf '%s\n' make gcc libc6-dev libipc-run-perl libtap-parser-sourcehandler-pgtap-perl \
+    printf '%s\n' make gcc libc6-dev libipc-run-perl libtap-parser-sourcehandler-pgtap-perl pgbouncer \
         "postgresql-$1" "postgresql-server-dev-$1"
 }
 
