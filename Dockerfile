@@ -14,7 +14,7 @@ WORKDIR /src
 RUN apt-get update \
 	&& apt-get install -y --no-install-recommends gcc libc6-dev make "postgresql-server-dev-$PG_MAJOR" \
 	&& export PG_CONFIG="/usr/lib/postgresql/$PG_MAJOR/bin/pg_config" \
-	&& make PG_CFLAGS= with_llvm=no \
+	&& make with_llvm=no \
 	&& make with_llvm=no install DESTDIR=/stage \
 	&& install -D -m 644 -t /stage/usr/share/doc/batchheap LICENSE README.md
 

@@ -23,7 +23,7 @@ ISOLATION = $(patsubst specs/%.spec,%,$(sort $(wildcard specs/*.spec)))
 ISOLATION_OPTS = --load-extension=batchheap
 TAP_TESTS = 1
 
-PG_CFLAGS = -Wall -Wextra -Werror -Wno-unused-parameter
+PG_CFLAGS = -Wall -Wextra -Wno-unused-parameter
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)

@@ -126,6 +126,19 @@ batchheap_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid,
 }
 
 /*
+ * INSERT ... ON CONFLICT inserts like this where there is an index.  That is
+ * heap's business; we only count.
+ */
+static void
+batchheap_tuple_complete_speculative(Relation rel, TupleTableSlot *slot,
+									 uint32 specToken, bool succeeded)
+{
+	heapam->tuple_complete_speculative(rel, slot, specToken, succeeded);
+	if (succeeded)
+		BhCount(BH_ROWS_FEATURE, 1);
+}
+
+/*
  * COPY comes here with batches of its own.  All that is left to do is to
  * freeze them where COPY would have been allowed to, had it been asked.
  */
@@ -214,6 +227,8 @@ MakeRoutine(void)
 	batchheap_methods.parallelscan_initialize = batchheap_parallelscan_initialize;
 
 	batchheap_methods.tuple_insert = batchheap_tuple_insert;
+	batchheap_methods.tuple_complete_speculative =
+		batchheap_tuple_complete_speculative;
 	batchheap_methods.multi_insert = batchheap_multi_insert;
 	batchheap_methods.finish_bulk_insert = batchheap_finish_bulk_insert;
 

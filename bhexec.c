@@ -393,13 +393,32 @@ StatementMayBatch(QueryDesc *queryDesc, ModifyTableState *mtstate,
 }
 
 /*
+ * pg_class says that there may be indexes until VACUUM finds that there are
+ * none left.
+ */
+static bool
+HasIndexes(Relation rel)
+{
+	List	   *indexes;
+	bool		result;
+
+	if (!rel->rd_rel->relhasindex)
+		return false;
+
+	indexes = RelationGetIndexList(rel);
+	result = indexes != NIL;
+	list_free(indexes);
+	return result;
+}
+
+/*
  * Could rows of the table wait, whatever the statement is?
  */
 static bool
 TableMayBatch(Relation rel, BhCounter *refusal)
 {
 	*refusal = BH_ROWS_INDEXED;
-	if (rel->rd_rel->relhasindex ||
+	if (HasIndexes(rel) ||
 		(rel->trigdesc != NULL &&
 		 (rel->trigdesc->trig_insert_before_row ||
 		  rel->trigdesc->trig_insert_after_row ||

@@ -6,8 +6,10 @@
 #   source        statement that makes the table src; cases that follow each other
 #                 with the same source share it
 #   settings      list of settings during a run
-#   variants      what is compared with the first of them; by default heap and
-#                 batchheap.  A hash: name, am, and what differs from the case
+#   variants      what is compared with the first of them; by default heap, batchheap
+#                 and, if pages is set, batchheap with its page writer.  A hash: name,
+#                 am, and what differs from the case
+#   pages         see there
 #   setup         code that is called once, with the bench
 #   before        statements before each run, outside of the measurement
 #   steps         what is measured: pairs of a label and statements, or code that
@@ -29,8 +31,9 @@ my @cases;
 sub add
 {
     my ($name, $text, $rows, %case) = @_;
-    push @cases, { name => $name, text => $text, rows => $rows, least => 1,
-        variants => [ map { { name => $_, am => $_ } } qw(heap batchheap) ], %case };
+    my @variants = map { { name => $_, am => $_ } } qw(heap batchheap);
+    push @variants, { name => 'page writer', am => 'batchheap', settings => ['batchheap.page_writer = on'] } if $case{pages};
+    push @cases, { name => $name, text => $text, rows => $rows, least => 1, variants => \@variants, %case };
 }
 
 # The step of most cases
@@ -96,14 +99,14 @@ slots_warm_and_cold('t14', 'first thread: 26 compressed TOASTed texts, more rows
     source => sprintf($long, same(26, 't')), picture => 1);
 
 add('thread3', 'third thread: 4 integers from generate_series, CREATE TABLE AS and VACUUM', 4_000_000,
-    picture => 1,
+    picture => 1, pages => 1,
     steps => [
         [ 'ctas', 'CREATE TABLE copy (a, b, c, d) USING :am AS SELECT i, i, i, i FROM generate_series(1, :rows) AS i;' ],
         [ 'ctas+vacuum', 'VACUUM copy;' ],
     ]);
 
 add('refresh', 'third thread: REFRESH of a view of 1 integer', 10_000_000,
-    picture => 1,
+    picture => 1, pages => 1,
     source => series('i AS c1'),
     before => 'CREATE MATERIALIZED VIEW copy USING :am AS SELECT c1 FROM src WITH NO DATA;',
     steps => [ [ '', 'REFRESH MATERIALIZED VIEW copy;' ] ]);
@@ -132,23 +135,39 @@ for my $size (
 for my $shape ([ 1, 3_000_000 ], [ 4, 2_000_000 ], [ 8, 1_500_000 ], [ 32, 500_000 ], [ 100, 300_000 ])
 {
     my ($n, $rows) = @$shape;
-    slots("int$n", $n == 1 ? '1 integer column' : "$n integer columns", $rows,
+    my $text = $n == 1 ? '1 integer' : "$n integers";
+    my $source = series(same($n, 'i'));
+    slots("int$n", $text, $rows,
         $n == 1 ? 'c1 + 0 AS c1' : columns(reverse 1 .. $n),
-        source => series(same($n, 'i')), picture => 1);
+        source => $source, picture => 1, pages => 1);
+    next if $n == 1;
+    add("select.int$n", "INSERT ... SELECT of $text into a table that was there", $rows,
+        source => $source, picture => 1,
+        before => 'CREATE TABLE copy (LIKE src) USING :am;',
+        steps => [ [ '', 'INSERT INTO copy SELECT * FROM src;' ] ]);
+    next if $n != 4;
+    add("select.new", "INSERT ... SELECT of $text into a table that was just emptied", $rows,
+        source => $source, picture => 1, pages => 1,
+        before => 'CREATE TABLE copy (LIKE src) USING :am;',
+        steps => [ [ '', 'BEGIN; TRUNCATE copy; INSERT INTO copy SELECT * FROM src; COMMIT;' ] ]);
+    add("select.indexed", "INSERT ... SELECT of $text into a table with an index, which is not batched", $rows / 4,
+        source => $source, picture => 1,
+        before => 'CREATE TABLE copy (LIKE src) USING :am; CREATE INDEX ON copy (c1);',
+        steps => [ [ '', 'INSERT INTO copy SELECT * FROM src;' ] ]);
 }
 slots('text32', '32 text columns', 400_000, columns(reverse 1 .. 32),
-    source => series(same(32, 'i::text')), picture => 1);
+    source => series(same(32, 'i::text')), picture => 1, pages => 1);
 slots('null32', '32 integer columns, half of them NULL', 800_000, columns(reverse 1 .. 32),
-    source => series(join ', ', map { ($_ % 2 ? 'i' : 'NULL::int') . " AS c$_" } 1 .. 32), picture => 1);
+    source => series(join ', ', map { ($_ % 2 ? 'i' : 'NULL::int') . " AS c$_" } 1 .. 32), picture => 1, pages => 1);
 slots('row200', 'rows of 200 bytes with a text', 700_000, 'b, a',
-    source => series("i AS a, repeat('x', 200) AS b"), picture => 1);
+    source => series("i AS a, repeat('x', 200) AS b"), picture => 1, pages => 1);
 slots('row2k', 'rows of 2 kB with two texts', 100_000, 'c, b, a',
-    source => series("i AS a, repeat('x', 1000) AS b, repeat('y', 900) AS c"), picture => 1);
+    source => series("i AS a, repeat('x', 1000) AS b, repeat('y', 900) AS c"), picture => 1, pages => 1);
 
 # 10 kB, which are about 5 kB when compressed
 my $big = "(SELECT string_agg(repeat(md5((i * 160 + j)::text), 2), '') FROM generate_series(1, 160) AS j)";
 add('toast.copy', 'TOASTed values copied', 15_000,
-    picture => 1,
+    picture => 1, pages => 1,
     source => series("i AS a, $big AS b"),
     steps => [ create_as('SELECT * FROM src') ]);
 add('toast.new', 'values computed and TOASTed anew', 4_000,
@@ -161,7 +180,7 @@ add('toast.new', 'values computed and TOASTed anew', 4_000,
 #
 
 add('job', 'the whole job: 4 integers, CREATE TABLE AS, VACUUM, CREATE INDEX, index-only scan', 2_000_000,
-    picture => 1,
+    picture => 1, pages => 1,
     source => $four,
     settings => [ 'enable_seqscan = off', 'enable_bitmapscan = off' ],
     steps => [
@@ -208,7 +227,7 @@ for my $rows (1, 10, 100, 1000)
 {
     add("small.$rows", "CREATE TABLE AS of $rows rows, many times", 1000,
         least => 200, unit => 'tables',
-        picture => 1,
+        picture => 1, pages => 1,
         source => 'CREATE TABLE src AS SELECT i AS a, i AS b, i AS c, i AS d FROM generate_series(1, 1000) AS i;',
         settings => ['synchronous_commit = off'],
         steps => [ [ '', sub {
@@ -217,6 +236,17 @@ for my $rows (1, 10, 100, 1000)
                 map { "CREATE TABLE copy_$_ USING :am AS SELECT * FROM src LIMIT $rows;" } 1 .. $bench->rows;
         } ] ]);
 }
+
+add('select.few', 'INSERT ... SELECT of 10 rows, many times', 4000,
+    least => 1000, unit => 'statements',
+    picture => 1,
+    source => 'CREATE TABLE src AS SELECT i AS a, i AS b, i AS c, i AS d FROM generate_series(1, 1000) AS i;',
+    settings => ['synchronous_commit = off'],
+    before => 'CREATE TABLE copy (LIKE src) USING :am;',
+    steps => [ [ '', sub {
+        my ($bench) = @_;
+        return \join "\n", ('INSERT INTO copy SELECT * FROM src LIMIT 10;') x $bench->rows;
+    } ] ]);
 
 add('insert', 'INSERT of single rows by pgbench', 100_000,
     least => 10_000,
@@ -295,9 +325,9 @@ for my $shape ([ 'int4', '4 integers', 2_000_000, $four ],
 }
 
 #
-# Targets: text, the cases, what, at least or at most, where.  What is the ratio
-# first/other of cpu or seconds, or the ratio other/first of wal.  Where is memory
-# (data on tmpfs), disk (with fsync) or anywhere.
+# Targets: text, the cases, what, at least or at most, where, and the variant if it is
+# not the second.  What is the ratio first/other of cpu or seconds, or the ratio
+# other/first of wal.  Where is memory (data on tmpfs), disk (with fsync) or anywhere.
 #
 
 sub both { map { ("$_.scan", "$_.list") } @_ }
@@ -311,12 +341,18 @@ my @targets = (
     [ 'CPU, 2 kB and TOASTed rows', [ both(qw(row2k t12 t13 t14)), qw(toast.copy toast.new) ],
         'cpu', 'least', 1.00, 'memory' ],
     [ 'CPU, few rows', [ qw(small.1 small.10 small.100 small.1000 insert) ], 'cpu', 'least', 0.98, 'memory' ],
+    [ 'CPU, INSERT ... SELECT', [ 'select.int4' ], 'cpu', 'least', 1.40, 'memory' ],
+    [ 'CPU, INSERT ... SELECT, not batched', [ qw(select.indexed select.few) ], 'cpu', 'least', 0.98, 'memory' ],
+    [ 'CPU, page writer', [ both(qw(int1 int4 int8)) ], 'cpu', 'least', 2.20, 'memory', 'page writer' ],
+    [ 'CPU, page writer', [ both('int32') ], 'cpu', 'least', 1.90, 'memory', 'page writer' ],
+    [ 'CPU, page writer', [ both(qw(int100 row2k)) ], 'cpu', 'least', 1.60, 'memory', 'page writer' ],
     [ 'CPU, freezing', [ both('freeze') ], 'cpu', 'least', 1 / 1.02, 'memory' ],
     [ 'WAL, 4 integers', [ both('int4') ], 'wal', 'most', 0.35, 'anywhere' ],
     # within 1 %, as catalogs are written too
     [ 'WAL, any case', [], 'wal', 'most', 1.01, 'anywhere' ],
     [ 'time, 4 integers, CREATE TABLE AS', [ qw(thread3.ctas job.ctas) ], 'seconds', 'least', 1.60, 'disk' ],
     [ 'time, and VACUUM', [ qw(thread3.ctas+vacuum job.ctas+vacuum) ], 'seconds', 'least', 1.90, 'disk' ],
+    [ 'time, page writer', [ qw(thread3.ctas job.ctas) ], 'seconds', 'least', 2.00, 'disk', 'page writer' ],
     [ 'time, the whole job', [ 'job.all' ], 'seconds', 'least', 1.35, 'disk' ],
     [ 'time, REFRESH', [ 'refresh' ], 'seconds', 'least', 1.50, 'disk' ],
 );

@@ -104,7 +104,8 @@ sub ratio
     return $a && $b ? $a / $b : undef;
 }
 
-sub is_pair { return "@{ $_[0]{variants} }" eq 'heap batchheap' }
+# heap and batchheap, and perhaps the page writer
+sub is_pair { return "@{ $_[0]{variants} }" =~ /^heap batchheap( page writer)?$/ }
 
 #
 # Measuring
@@ -206,14 +207,15 @@ sub write_csv
     return;
 }
 
-# CPU ratios of the cases in the picture
+# CPU ratios of the cases in the picture; the page writer's is 0 where there is none
 sub write_picture
 {
     my $tsv = create('picture.tsv');
     for my $r (grep { $_->{case}{picture} && is_pair($_) } @result{@order})
     {
         my $ratio = ratio($r, 'batchheap', 'cpu');
-        printf {$tsv} "%s\t%.3f\n", $r->{name}, $ratio if defined $ratio;
+        my $pages = ratio($r, 'page writer', 'cpu');
+        printf {$tsv} "%s\t%.3f\t%.3f\n", $r->{name}, $ratio, $pages // 0 if defined $ratio;
     }
     close $tsv or die "bench: picture.tsv: $!\n";
     return;
@@ -253,11 +255,11 @@ sub amount
 # for the worst one if it is about all
 sub target_rows
 {
-    my ($text, $names, $measure, $bound, $limit, $where) = @_;
+    my ($text, $names, $measure, $bound, $limit, $where, $variant) = @_;
     my @judged;
     for my $r (@$names ? grep { defined } @result{@$names} : grep { is_pair($_) } @result{@order})
     {
-        my $value = ratio($r, $r->{variants}[1], $measure);
+        my $value = ratio($r, $variant // $r->{variants}[1], $measure);
         push @judged, [ $r->{name}, $value ] if defined $value;
     }
     if (!@$names && @judged)
@@ -290,12 +292,14 @@ sub time_section
 {
     my @results = @_ or return '';
     my $text = "## Time\n\nSeconds: median (min-max).  CPU is that of the backend.  The ratio is heap/batchheap; above 1,\n"
-        . "batchheap is faster.\n\n"
-        . head('case', 'rows', 'heap', 'batchheap', 'ratio', 'heap, CPU', 'batchheap, CPU', 'ratio');
+        . "batchheap is faster.  The last columns are its ratios with `batchheap.page_writer = on`.\n\n"
+        . head('case', 'rows', 'heap', 'batchheap', 'ratio', 'heap, CPU', 'batchheap, CPU', 'ratio',
+            'page writer', '..., CPU');
     for my $r (@results)
     {
         my $unit = $r->{case}{unit} ? " $r->{case}{unit}" : '';
-        $text .= row($r->{name}, "$r->{rows}$unit", seconds_and_ratio($r, 'seconds'), seconds_and_ratio($r, 'cpu'));
+        $text .= row($r->{name}, "$r->{rows}$unit", seconds_and_ratio($r, 'seconds'), seconds_and_ratio($r, 'cpu'),
+            map { ratio_text(ratio($r, 'page writer', $_)) } qw(seconds cpu));
     }
     return "$text\n";
 }

@@ -97,6 +97,7 @@ MISSING=()                      # what is missing, in words
 PACKAGES=()                     # the packages that bring it
 UNPACKAGED=()                   # what is missing and in no package
 CLUSTER_CONF=                   # tells the server package to make no cluster
+SERVICE_POLICY=                 # tells packages to start no service
 UPDATED=                        # package lists are fresh
 
 # need WHAT PACKAGE TEST...: note what is missing when TEST fails
@@ -114,6 +115,7 @@ need() {
 }
 
 has() { command -v "$1"; }
+has_pgbouncer() { PATH=$PATH:/usr/sbin command -v pgbouncer; }
 has_libc_headers() { printf '#include <stdio.h>\n' | "$(compiler)" -E -; }
 has_perl_module() { perl -M"$1" -e 1; }
 compiler() { local cc; cc=$("$PG_CONFIG" --cc); printf '%s' "${cc%% *}"; }
@@ -144,8 +146,17 @@ update_lists() {
     UPDATED=yes
 }
 
+# what packages were told while they were installed is for no one else
+forget_package_settings() {
+    [[ -z $CLUSTER_CONF ]] || as_root rm -f "$CLUSTER_CONF"
+    [[ -z $SERVICE_POLICY ]] || as_root rm -f "$SERVICE_POLICY"
+    CLUSTER_CONF=
+    SERVICE_POLICY=
+}
+
 # Install what need() found missing.  The server package would make and start a
-# cluster of its own; nobody asked for that, so it is told not to.
+# cluster of its own, and pgbouncer's a service; nobody asked for that, so they are
+# told not to.
 install_missing() {
     local status=0 what
     if ((${#UNPACKAGED[@]} > 0)); then
@@ -162,9 +173,15 @@ install_missing() {
         as_root mkdir -p "${CLUSTER_CONF%/*}"
         echo "create_main_cluster = false" | as_root tee "$CLUSTER_CONF" >/dev/null
     fi
+    if [[ " ${PACKAGES[*]} " == *" pgbouncer "* && ! -e /usr/sbin/policy-rc.d ]]; then
+        SERVICE_POLICY=/usr/sbin/policy-rc.d
+        printf '%s\n' '#!/bin/sh' 'exit 101' | as_root tee "$SERVICE_POLICY" >/dev/null
+        as_root chmod 755 "$SERVICE_POLICY"
+    fi
     apt install -y --no-install-recommends "${PACKAGES[@]}" || status=$?
-    [[ -z $CLUSTER_CONF ]] || as_root rm -f "$CLUSTER_CONF"
-    CLUSTER_CONF=
+    # nor when the machine starts the next time
+    [[ " ${PACKAGES[*]} " != *" pgbouncer "* ]] || as_root update-rc.d pgbouncer disable >&2 || true
+    forget_package_settings
     ((status == 0)) || cannot_install "apt-get install failed"
     MISSING=()
     PACKAGES=()
@@ -315,7 +332,7 @@ finish() {
     trap '' HUP INT TERM
     end_child
     stop_servers
-    [[ -z $CLUSTER_CONF ]] || as_root rm -f "$CLUSTER_CONF"
+    forget_package_settings
     [[ -z $UNSTAGE ]] || as_root make -s -C "$BUILD" PG_CONFIG="$PG_CONFIG" with_llvm=no uninstall >&2 ||
         warn "could not uninstall: make uninstall does it"
     cd /
@@ -389,8 +406,9 @@ copy_tree() {
     [[ -z $RUN_USER ]] || chown -R "$RUN_USER": "$BUILD"
 }
 
-# bitcode, for inlining by the JIT compiler, needs clang and gives us nothing
-make_ext() { as_user make -s -C "$BUILD" PG_CONFIG="$PG_CONFIG" with_llvm=no "$@"; }
+# Bitcode, for inlining by the JIT compiler, needs clang and gives us nothing.  A
+# warning is an error here, but not where users build with newer compilers.
+make_ext() { as_user make -s -C "$BUILD" PG_CONFIG="$PG_CONFIG" COPT=-Werror with_llvm=no "$@"; }
 
 build() {
     say "building for $("$PG_CONFIG" --version)"

@@ -276,6 +276,9 @@ DROP FUNCTION count_it, note_it;
 CREATE TABLE log (n bigint);
 CALL pg_temp.both('INSERT INTO %s SELECT i, s FROM source RETURNING i');
 CALL pg_temp.both('INSERT INTO %s SELECT i, s FROM source ON CONFLICT DO NOTHING');
+SELECT format('CREATE UNIQUE INDEX ON %s (i)', t) FROM twins \gexec
+CALL pg_temp.both('INSERT INTO %s SELECT i / 2, s FROM source ON CONFLICT DO NOTHING');
+SELECT format('DROP INDEX %s_i_idx', t) FROM twins \gexec
 CALL pg_temp.both('WITH w AS (INSERT INTO log SELECT 1) INSERT INTO %s SELECT i, s FROM source');
 CALL pg_temp.both('WITH w AS (INSERT INTO %s SELECT i, s FROM source RETURNING i) INSERT INTO log SELECT count(*) FROM w');
 SELECT n, count(*) FROM log GROUP BY n ORDER BY n;
