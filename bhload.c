@@ -659,9 +659,12 @@ AddRowToPage(BhLoad *load, Relation rel, TupleTableSlot *slot)
 	if (len > 0 && len <= TOAST_TUPLE_THRESHOLD)
 	{
 		char	   *to = BhPagesRoom(load->pages, rel, len, false);
+		Size		room = len;
 
-		if (likely(BhFormRow(load->layout, slot, to, len, &len) == BH_FORMED))
+		if (likely(BhFormRow(load->layout, slot, to, room, &len) == BH_FORMED))
 		{
+			/* the row is where one of this length has to be */
+			Assert(len == room);
 			BhPagesAddRow(load->pages, len);
 			goto done;
 		}
