@@ -453,7 +453,8 @@ BhFormRow(const BhLayout *layout, TupleTableSlot *slot,
 
 /*
  * Length that BhFormRow() will find the slot's row to have, as far as that is
- * known without looking at each value; otherwise 0.
+ * known without looking at each value; otherwise 0.  A tuple with values that
+ * are elsewhere is not copied as it is, and can even get shorter.
  */
 Size
 BhRowLength(const BhLayout *layout, TupleTableSlot *slot)
@@ -463,14 +464,15 @@ BhRowLength(const BhLayout *layout, TupleTableSlot *slot)
 		HeapTuple	tuple = ((HeapTupleTableSlot *) slot)->tuple;
 
 		if (tuple != NULL)
-			return tuple->t_len;
+			return HeapTupleHasExternal(tuple) ? 0 : tuple->t_len;
 	}
 	else if (TTS_IS_MINIMALTUPLE(slot))
 	{
 		MinimalTuple mtup = ((MinimalTupleTableSlot *) slot)->mintuple;
 
 		if (mtup != NULL)
-			return mtup->t_len + MINIMAL_TUPLE_OFFSET;
+			return (mtup->t_infomask & HEAP_HASEXTERNAL) != 0 ? 0 :
+				mtup->t_len + MINIMAL_TUPLE_OFFSET;
 	}
 
 	if (layout->simple && layout->natts > 0 &&

@@ -124,7 +124,7 @@ typedef struct BhLoad
 								 * marked */
 
 	BhPages    *pages;			/* rows go here instead, if not NULL */
-	bool		toasted;		/* rows there have values in the TOAST table */
+	bool		toasted;		/* values of these rows are in the TOAST table */
 
 	/*
 	 * Subtransaction in which a flush is going on (or has failed), and the one
@@ -660,9 +660,12 @@ AddRowToPage(BhLoad *load, Relation rel, TupleTableSlot *slot)
 	if (len > 0 && len <= TOAST_TUPLE_THRESHOLD)
 	{
 		char	   *to = BhPagesRoom(load->pages, rel, len, false);
+		Size		room = len;
 
-		if (likely(BhFormRow(load->layout, slot, to, len, &len) == BH_FORMED))
+		if (likely(BhFormRow(load->layout, slot, to, room, &len) == BH_FORMED))
 		{
+			/* the row is where one of this length has to be */
+			Assert(len == room);
 			BhPagesAddRow(load->pages, len);
 			goto done;
 		}
@@ -681,16 +684,17 @@ AddRowToPage(BhLoad *load, Relation rel, TupleTableSlot *slot)
 	tuple->t_tableOid = RelationGetRelid(rel);
 	ItemPointerSetInvalid(&tuple->t_self);
 
-	toast = HeapTupleHasExternal(tuple) ||
-		tuple->t_len > TOAST_TUPLE_THRESHOLD;
+	len = tuple->t_len;
+	toast = HeapTupleHasExternal(tuple) || len > TOAST_TUPLE_THRESHOLD;
 	if (toast)
+	{
 		tuple = heap_toast_insert_or_update(rel, tuple, NULL, load->options);
-	load->toasted |= HeapTupleHasExternal(tuple);
+		load->toasted |= HeapTupleHasExternal(tuple);
+	}
 
 	memcpy(BhPagesRoom(load->pages, rel, tuple->t_len, toast),
 		   tuple->t_data, tuple->t_len);
-	len = tuple->t_len;
-	BhPagesAddRow(load->pages, len);
+	BhPagesAddRow(load->pages, tuple->t_len);
 
 	MemoryContextSwitchTo(oldcontext);
 	if (toast || tuple != &formed)
@@ -777,14 +781,17 @@ AddRow(BhLoad *load, Relation rel, TupleTableSlot *slot)
  * for these, written plain if there are only a few: a visibility map costs a
  * file and a page of WAL.
  *
- * Rows that the page writer has toasted must not go through the ring, where
- * their values would be stored a second time and the first ones stay behind.
+ * Not so if the caller wants them frozen.  Heap's REFRESH does, so that older
+ * snapshots find the new rows where the old ones are gone.  Nor if the page
+ * writer has toasted values: the toaster would store them once more.
  */
 static void
 LeaveSmallLoadPlain(BhLoad *load, Relation rel)
 {
 	if ((load->options & TABLE_INSERT_FROZEN) == 0 ||
-		load->progress.batches > 0 || load->toasted ||
+		(load->caller_options & TABLE_INSERT_FROZEN) != 0 ||
+		load->toasted ||
+		load->progress.batches > 0 ||
 		load->flushing_in != InvalidSubTransactionId ||
 		load->progress.bytes >= (int64) batchheap_freeze_min_size * 1024 ||
 		RelationGetNumberOfBlocks(rel) > 0)

@@ -85,6 +85,25 @@ SELECT pg_temp.twin('h', 'b'), pg_temp.same_storage('h', 'b', 'ext'), pg_temp.sa
        pg_temp.same_storage('h', 'b', 'plain'), pg_temp.same_storage('h', 'b', 'pglz');
 DROP TABLE h, b;
 
+-- A tuple that gets shorter although a value comes from elsewhere: its other
+-- values were not packed in the source
+DO $$ BEGIN
+    EXECUTE (SELECT format('CREATE TABLE loose (%s, large text, v text) WITH (toast_tuple_target = 128)', string_agg('c' || n || ' text', ', '))
+                 || string_agg(format('; ALTER TABLE loose ALTER c%s SET STORAGE plain', n), '') FROM generate_series(1, 20) n);
+    ALTER TABLE loose ALTER large SET STORAGE EXTERNAL, ALTER v SET STORAGE EXTERNAL;
+    INSERT INTO loose (large) SELECT noise(n, 2000) FROM generate_series(1, 100) n;
+    EXECUTE (SELECT format('UPDATE loose SET v = noise(7, 40), %s', string_agg(format('c%s = lower(''A'')', n), ', ')) FROM generate_series(1, 20) n);
+    UPDATE loose SET large = '';
+END $$;
+SELECT pg_temp.same_storage('loose', 'loose', 'v');
+SELECT format('CREATE TABLE %s USING %s AS TABLE loose', t, am) FROM twins \gexec
+SET batchheap.page_writer = on;
+CREATE TABLE p USING batchheap AS TABLE loose;
+RESET batchheap.page_writer;
+SELECT pg_temp.same_bytes('h', 'b'), pg_temp.same_bytes('h', 'p'), pg_temp.twin('h', 'p');
+DROP TABLE h, b, p, loose;
+SELECT pg_temp.counted() \g /dev/null
+
 -- Columns of the target that are never compressed, or not packed at all: a
 -- table that is rewritten keeps how its columns are stored
 SET batchheap.batch_insert = off;

@@ -65,6 +65,24 @@ RESET batchheap.page_writer;
 -- ... values that are toasted count in full
 CALL pg_temp.small('SELECT string_agg(md5(i::text), '''') AS s FROM generate_series(1, 250) i');
 CALL pg_temp.small('SELECT string_agg(md5(i::text), '''') AS s FROM generate_series(1, 270) i');
+-- ... unless the page writer has toasted them: they are not to be toasted twice
+SET batchheap.page_writer = on;
+CREATE TABLE b USING batchheap WITH (autovacuum_enabled = off) AS SELECT string_agg(md5(i::text), '') AS s FROM generate_series(1, 250) i;
+SELECT (pg_temp.vm('b'), pg_temp.toast_vm('b')) = ('all frozen', 'all frozen') OR current_setting('server_version_num')::int >= 190000 AS frozen;
+SELECT pg_temp.counted() \g /dev/null
+SELECT reltoastrelid::regclass AS toast FROM pg_class WHERE oid = 'b'::regclass \gset
+SELECT count(DISTINCT chunk_id) AS values FROM :toast;
+DROP TABLE b;
+RESET batchheap.page_writer;
+-- ... and REFRESH, as heap freezes the rows there: snapshots that are older than
+-- the new file would find it empty
+CREATE MATERIALIZED VIEW mh USING heap AS SELECT i FROM source LIMIT 10;
+CREATE MATERIALIZED VIEW mb USING batchheap AS SELECT i FROM source LIMIT 10;
+REFRESH MATERIALIZED VIEW mh;
+REFRESH MATERIALIZED VIEW mb;
+SELECT pg_temp.frozen_rows('mh'), pg_temp.frozen_rows('mb'), pg_temp.vm('mb');
+DROP MATERIALIZED VIEW mh, mb;
+SELECT pg_temp.counted() \g /dev/null
 -- ... INSERT and COPY into a new file; more rows for the same table
 CREATE TABLE b (i int, s text) USING batchheap WITH (autovacuum_enabled = off);
 BEGIN; TRUNCATE b; INSERT INTO b SELECT i, s FROM source LIMIT 100; COMMIT;
