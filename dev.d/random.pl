@@ -326,6 +326,9 @@ sub really_run
         my @answers = ask_both($number, $last, copy => $statement->{copy}, extended => $statement->{extended});
         $twophase = 1 if $last =~ /^PREPARE TRANSACTION/;
         return difference('lost', $last, map { text_of($_, 1) } @answers) if grep { $_->{lost} } @answers;
+        # the stand-in's UPDATE of pg_class minds the transaction's snapshot
+        my $stopped = error_of($answers[0]);
+        return if $stopped && $stopped->{C} eq '40001' && $last =~ /batchheap_(?:schema_)?(?:to|from)_heap/;
         my @texts = map { text_of($_, $mode->{ordered}) } @answers;
         return difference('answer', $last, @texts) if $texts[0] ne $texts[1] && !$statement->{probe};
         $statement->{answer} = $answers[0];
