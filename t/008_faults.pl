@@ -150,8 +150,10 @@ my ($stopped, $paged, $wrong) = (0, 0, '');
 foreach my $round (1 .. rounds(100, 1000))
 {
 	my ($name, $sql) = @{ $statements[ int(rand(@statements)) ] };
-	my $moment = rand(1.1 * $duration{$name});
 	my $writer = $writers[ int(rand(@writers)) ];
+	my $same = "$name, $writer";
+	my $moment = rand(1.1 * ($duration{$same} // $duration{$name}));
+	my $start = time();
 	my ($out, $err);
 
 	value($session, set_writer($writer));
@@ -161,6 +163,8 @@ foreach my $round (1 .. rounds(100, 1000))
 	{
 		my $ms = 1 + int(1000 * $moment);
 		($out, $err) = try_sql($session, "SET statement_timeout = $ms; $sql; SET statement_timeout = 0;");
+		# the machine may have been slower, or busier, when this was measured
+		$duration{$same} = time() - $start if $err eq '';
 	}
 	else
 	{

@@ -43,8 +43,18 @@ sub start_on_disk
 	# A killed server has left these; as long as nobody collects the dead
 	# process, it passes for one that is running.
 	unlink $node->data_dir . '/postmaster.pid', $node->host . '/.s.PGSQL.' . $node->port . '.lock';
-	$node->start;
-	return;
+
+	# its memory may outlive it for a moment
+	foreach (1 .. 20)
+	{
+		my $seen = -e $node->logfile ? -s $node->logfile : 0;
+		return if $node->start(fail_ok => 1);
+		die 'the server does not start'
+		  if substr(slurp_file($node->logfile), $seen) !~ /pre-existing shared memory block|lock file/;
+		$node->{_pid} = undef;
+		usleep(500_000);
+	}
+	die 'the server does not start';
 }
 
 sub disk_node
