@@ -131,7 +131,7 @@ typedef enum BhFormResult
 	BH_UNSUITED					/* it must be inserted from its slot */
 } BhFormResult;
 
-extern BhLayout *BhMakeLayout(TupleDesc tupdesc);
+extern BhLayout *BhMakeLayout(Relation rel);
 extern BhFormResult BhFormRow(const BhLayout *layout, TupleTableSlot *slot,
 							  char *to, Size room, Size *len);
 extern Size BhRowLength(const BhLayout *layout, TupleTableSlot *slot);
