@@ -89,6 +89,7 @@ typedef struct BhFrame
 	bool		routed;			/* or, if it is partitioned, for partitions */
 	CommandId	cid;			/* ... and come with this command id */
 	bool		readers;		/* functions are called that might see them */
+	bool		looked;			/* these include what partitions call */
 	int			loads;			/* loads that have begun and not ended */
 	int64		begun;			/* loads that have begun */
 	BhCounter	refusal;		/* counter of rows that are not batched */
