@@ -89,6 +89,7 @@ typedef struct BhFrame
 	bool		routed;			/* or, if it is partitioned, for partitions */
 	CommandId	cid;			/* ... and come with this command id */
 	bool		readers;		/* functions are called that might see them */
+	bool		looked;			/* these include what partitions call */
 	int			loads;			/* loads that have begun and not ended */
 	int64		begun;			/* loads that have begun */
 	BhCounter	refusal;		/* counter of rows that are not batched */
@@ -131,7 +132,7 @@ typedef enum BhFormResult
 	BH_UNSUITED					/* it must be inserted from its slot */
 } BhFormResult;
 
-extern BhLayout *BhMakeLayout(TupleDesc tupdesc);
+extern BhLayout *BhMakeLayout(Relation rel);
 extern BhFormResult BhFormRow(const BhLayout *layout, TupleTableSlot *slot,
 							  char *to, Size room, Size *len);
 extern Size BhRowLength(const BhLayout *layout, TupleTableSlot *slot);

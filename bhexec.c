@@ -22,12 +22,15 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/relation.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/pg_aggregate.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
 #include "executor/executor.h"
 #include "nodes/nodeFuncs.h"
+#include "storage/lmgr.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
@@ -322,6 +325,71 @@ LookAtTable(Relation rel, BhFunctions *found)
 }
 
 /*
+ * Look for trigger functions that read with the statement's snapshot.  Those
+ * that are volatile have one of their own, which sees the statement's rows, be
+ * they frozen or not.
+ */
+static void
+LookAtTriggers(Relation rel, BhFunctions *found)
+{
+	/* the look may have the relation's cache entry rebuilt */
+	for (int i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
+	{
+		Oid			funcid = rel->trigdesc->triggers[i].tgfoid;
+
+		if (func_volatile(funcid) != PROVOLATILE_VOLATILE)
+			(void) LookAtFunction(funcid, found);
+	}
+}
+
+/*
+ * Might what is called for rows of a partition read other partitions?  It is
+ * not known yet which ones there will be rows for.
+ */
+static bool
+PartitionsRead(Oid parent)
+{
+	List	   *oids = find_all_inheritors(parent, NoLock, NULL);
+	BhFunctions found = {false, false};
+	ListCell   *lc;
+
+	foreach(lc, oids)
+	{
+		Oid			relid = lfirst_oid(lc);
+		HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+		bool		look = false;
+		Relation	rel;
+
+		if (HeapTupleIsValid(tuple))
+		{
+			Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
+
+			look = form->relhastriggers || form->relchecks > 0;
+			ReleaseSysCache(tuple);
+		}
+		if (!look)
+			continue;
+
+		/* never wait for a partition that the statement may not need */
+		if (!ConditionalLockRelationOid(relid, AccessShareLock))
+			return true;
+		rel = try_relation_open(relid, NoLock);
+		if (rel == NULL)
+		{
+			UnlockRelationOid(relid, AccessShareLock);
+			continue;
+		}
+		LookAtTriggers(rel, &found);
+		LookAtTable(rel, &found);
+		relation_close(rel, AccessShareLock);
+
+		if (found.readers || found.volatiles)
+			return true;
+	}
+	return false;
+}
+
+/*
  * Does the statement read the table that it inserts into?
  */
 static bool
@@ -447,7 +515,10 @@ LookAtAll(QueryDesc *queryDesc, Relation rel, BhFunctions *found)
 		(void) LOOK_AT(((ModifyTable *) queryDesc->planstate->plan)->withCheckOptionLists);
 	}
 	if (rel != NULL)
+	{
 		LookAtTable(rel, found);
+		LookAtTriggers(rel, found);
+	}
 
 	MemoryContextSwitchTo(oldcontext);
 	MemoryContextDelete(context);
@@ -541,6 +612,22 @@ BhMayLoad(BhFrame *frame, Relation rel, bool *freeze, BhCounter *refusal)
 		!ReadsTarget(queryDesc->plannedstmt,
 					 ((ModifyTableState *) queryDesc->planstate)->resultRelInfo->ri_RangeTableIndex,
 					 RelationGetRelid(rel));
+
+	if (*freeze && frame->routed && !frame->looked)
+	{
+		MemoryContext oldcontext;
+		MemoryContext context;
+
+		context = AllocSetContextCreate(CurrentMemoryContext,
+										"batchheap partitions",
+										ALLOCSET_SMALL_SIZES);
+		oldcontext = MemoryContextSwitchTo(context);
+		frame->readers = PartitionsRead(frame->target);
+		frame->looked = true;
+		MemoryContextSwitchTo(oldcontext);
+		MemoryContextDelete(context);
+		*freeze = !frame->readers;
+	}
 	return true;
 }
 

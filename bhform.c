@@ -22,6 +22,7 @@
 #include "postgres.h"
 
 #include "access/detoast.h"
+#include "access/heaptoast.h"
 #include "access/htup_details.h"
 #include "access/tupmacs.h"
 #include "utils/expandeddatum.h"
@@ -49,20 +50,23 @@ struct BhLayout
 	Size		simple_len;		/* then: length of a row without nulls */
 	uint8		hoff;			/* offset of the data of a row without nulls */
 	uint8		hoff_nulls;		/* and with nulls */
+	Size		toast_target;	/* largest row that the toaster would leave as
+								 * it is */
 	BhColumn	columns[FLEXIBLE_ARRAY_MEMBER];
 };
 
 /*
- * Prepare to form rows of the given descriptor.
+ * Prepare to form rows of the given relation.
  *
- * The descriptor must be that of the relation the rows go to: its columns
- * have the types of the source's, and its storage options decide how a value
- * is packed.  Nothing refers to it afterwards.  The layout is allocated in the
- * current memory context.
+ * It must be the one that the rows go to: its columns have the types of the
+ * source's, and its storage options decide how a value is packed.  Nothing
+ * refers to it afterwards.  The layout is allocated in the current memory
+ * context.
  */
 BhLayout *
-BhMakeLayout(TupleDesc tupdesc)
+BhMakeLayout(Relation rel)
 {
+	TupleDesc	tupdesc = RelationGetDescr(rel);
 	int			natts = tupdesc->natts;
 	BhLayout   *layout;
 	Size		off;
@@ -71,6 +75,8 @@ BhMakeLayout(TupleDesc tupdesc)
 	layout->natts = natts;
 	layout->hoff = MAXALIGN(SizeofHeapTupleHeader);
 	layout->hoff_nulls = MAXALIGN(SizeofHeapTupleHeader + BITMAPLEN(natts));
+	layout->toast_target =
+		RelationGetToastTupleTarget(rel, (int) TOAST_TUPLE_TARGET);
 	layout->simple = true;
 
 	off = layout->hoff;
@@ -385,6 +391,14 @@ FormFromValues(const BhLayout *layout, TupleTableSlot *slot,
 			off += size;
 		}
 	}
+
+	/*
+	 * The toaster sees to each row with a value that is elsewhere, even to one
+	 * that is too small for it otherwise.
+	 */
+	if (unlikely(looked && off > layout->toast_target &&
+				 off <= TOAST_TUPLE_THRESHOLD))
+		return BH_UNSUITED;
 
 	tuphdr->t_infomask = infomask;
 	*len = off;

@@ -393,7 +393,7 @@ StartLoad(Relation rel, CommandId cid, const void *source, int options,
 		BhPagesSuit(rel))
 		load->pages = BhPagesBegin(rel, cid);
 
-	load->layout = BhMakeLayout(RelationGetDescr(rel));
+	load->layout = BhMakeLayout(rel);
 	load->max_size = (Size) batchheap_max_batch_size * 1024;
 	load->size = load->pages != NULL ? load->max_size : BH_FIRST_SIZE;
 	load->memory = palloc(load->size);

@@ -475,6 +475,29 @@ BEGIN; TRUNCATE b; INSERT INTO b SELECT peek(), s FROM source; COMMIT;
 CALL pg_temp.told();
 SELECT max(i) AS peeked FROM b;
 DROP FUNCTION peek;
+-- ... or does so by a trigger, or a partition's trigger or constraint: as the
+-- same on heap they find it empty
+CREATE FUNCTION peek(t text) RETURNS bigint LANGUAGE plpgsql STABLE AS
+    'DECLARE n bigint; BEGIN EXECUTE ''SELECT count(*) FROM '' || t INTO n; RETURN n; END';
+CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql STABLE AS
+    'BEGIN RAISE NOTICE ''% rows of %'', peek(tg_argv[0]), tg_argv[0]; RETURN new; END';
+CREATE TRIGGER t AFTER INSERT ON b EXECUTE FUNCTION note('b');
+BEGIN; TRUNCATE b; INSERT INTO b SELECT i, s FROM source; COMMIT;
+DROP TRIGGER t ON b;
+CALL pg_temp.told();
+CREATE TABLE parts (n int, i int) PARTITION BY LIST (n);
+CREATE TABLE p0 PARTITION OF parts FOR VALUES IN (0) USING batchheap;
+CREATE TABLE p1 PARTITION OF parts FOR VALUES IN (1) USING batchheap;
+BEGIN; TRUNCATE parts; INSERT INTO parts SELECT (i > 1200)::int, i FROM generate_series(1, 1500) i; SELECT pg_temp.frozen_rows('p0') > 0 AS frozen; COMMIT;
+CREATE TRIGGER t BEFORE INSERT ON p1 FOR EACH ROW WHEN (new.i = 1201) EXECUTE FUNCTION note('p0');
+BEGIN; TRUNCATE parts; INSERT INTO parts SELECT (i > 1200)::int, i FROM generate_series(1, 1500) i; SELECT pg_temp.frozen_rows('p0') > 0 AS frozen; COMMIT;
+DROP TRIGGER t ON p1;
+ALTER TABLE p1 ADD CHECK (peek('p0') = 0) NOT VALID;
+BEGIN; TRUNCATE parts; INSERT INTO parts SELECT (i > 1200)::int, i FROM generate_series(1, 1500) i; SELECT pg_temp.frozen_rows('p0') > 0 AS frozen; COMMIT;
+SELECT count(*) FROM parts;
+DROP TABLE parts;
+DROP FUNCTION peek, note;
+SELECT pg_temp.counted() \g /dev/null
 -- Called by a query
 CREATE FUNCTION fill() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN TRUNCATE b; INSERT INTO b SELECT i, s FROM source; RETURN 1; END';
 SELECT fill();

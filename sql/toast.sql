@@ -104,6 +104,19 @@ SELECT pg_temp.same_bytes('h', 'b'), pg_temp.same_bytes('h', 'p'), pg_temp.twin(
 DROP TABLE h, b, p, loose;
 SELECT pg_temp.counted() \g /dev/null
 
+-- A table that moves values out sooner: those that come from elsewhere do not
+-- stay in rows that are small enough for other tables
+CREATE TABLE wide (i int, v text, filler text);
+ALTER TABLE wide ALTER v SET STORAGE EXTERNAL, ALTER filler SET STORAGE PLAIN;
+INSERT INTO wide SELECT i, noise(i, 100 + i * 8), repeat('x', 1950) FROM generate_series(1, 200) i;
+SELECT format('CREATE TABLE %s USING %s WITH (toast_tuple_target = 256) AS SELECT i, v FROM wide', t, am) FROM twins \gexec
+SET batchheap.page_writer = on;
+CREATE TABLE p USING batchheap WITH (toast_tuple_target = 256) AS SELECT i, v FROM wide;
+RESET batchheap.page_writer;
+SELECT pg_temp.twin('h', 'b'), pg_temp.same_storage('h', 'b', 'v'), pg_temp.twin('h', 'p'), pg_temp.same_storage('h', 'p', 'v');
+DROP TABLE h, b, p, wide;
+SELECT pg_temp.counted() \g /dev/null
+
 -- Columns of the target that are never compressed, or not packed at all: a
 -- table that is rewritten keeps how its columns are stored
 SET batchheap.batch_insert = off;
