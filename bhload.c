@@ -124,7 +124,7 @@ typedef struct BhLoad
 								 * marked */
 
 	BhPages    *pages;			/* rows go here instead, if not NULL */
-	bool		toasted;		/* values of these rows are in the TOAST table */
+	bool		toasted;		/* they have put values into the TOAST table */
 
 	/*
 	 * Subtransaction in which a flush is going on (or has failed), and the one
@@ -473,6 +473,22 @@ MakeBulkInsertState(BhLoad *load)
 }
 
 /*
+ * Delete the values that the page writer had moved to the TOAST table, after
+ * the ring's rows have been written with copies of them.
+ */
+static void
+DeleteToasted(BhLoad *load, Relation rel)
+{
+	for (int i = 0; i < load->nrows; i++)
+	{
+		HeapTuple	tuple = &load->rows[i].tuple;
+
+		if (HeapTupleHasExternal(tuple))
+			heap_toast_delete(rel, tuple, false);
+	}
+}
+
+/*
  * Write rows with heap_multi_insert, in the name of the current
  * subtransaction and with the command id of the load.
  */
@@ -495,6 +511,8 @@ WriteBatch(BhLoad *load, Relation rel, TupleTableSlot **slots, int nslots)
 
 	oldcontext = MemoryContextSwitchTo(load->batch_context);
 	heap_multi_insert(rel, slots, nslots, load->cid, options, load->bistate);
+	if (load->toasted && slots == load->slots)
+		DeleteToasted(load, rel);
 
 	/*
 	 * The pin belongs to whatever resource owner is current, and that may end

@@ -181,6 +181,19 @@ END $$;
 CREATE TABLE b USING batchheap AS SELECT i, v || '' AS v, CASE WHEN i % 17 = 0 THEN look(i % 2 = 0) END AS seen FROM source;
 SELECT pg_temp.toast_vm('b') ~ 'WRONG' AS wrong, pg_temp.vm('b') ~ 'WRONG' AS wrong, count(*), sum(length(v)), array_agg(seen) FILTER (WHERE seen > 0) FROM b;
 SELECT pg_temp.counted() \g /dev/null
+DROP TABLE b;
+-- ... nor are values twice in the TOAST table that the page writer had put there
+SET batchheap.page_writer = on;
+CREATE TABLE b USING batchheap AS SELECT i, v || '' AS v, CASE WHEN i IN (19, 20, 31, 40) THEN look(i % 2 = 0) END AS seen FROM source;
+SELECT count(*), sum(length(v)), array_agg(seen) FILTER (WHERE seen IS NOT NULL) AS seen FROM b;
+SELECT reltoastrelid::regclass AS toast FROM pg_class WHERE oid = 'b'::regclass \gset
+SELECT count(DISTINCT chunk_id) AS values, pg_temp.toast_vm('b') ~ 'WRONG' AS wrong FROM :toast;
+DROP TABLE b;
+CREATE TABLE b USING batchheap AS SELECT i, v || '' AS v, CASE WHEN i = 20 THEN look(true) END AS seen FROM source;
+SELECT reltoastrelid::regclass AS toast FROM pg_class WHERE oid = 'b'::regclass \gset
+SELECT count(DISTINCT chunk_id) AS values, (SELECT sum(length(v)) FROM b) FROM :toast;
+RESET batchheap.page_writer;
+SELECT pg_temp.counted() \g /dev/null
 DROP TABLE h, b, source;
 DROP FUNCTION look;
 
