@@ -101,8 +101,7 @@ typedef struct BhLoad
 
 	/* How rows are written */
 	int			options;		/* of heap_multi_insert */
-	BulkInsertState bistate;	/* ours: the caller's dies before the end; or
-								 * NULL, before the first batch */
+	BulkInsertState bistate;	/* ours: the caller's dies before the end */
 	MemoryContext context;		/* all of the load */
 	MemoryContext batch_context;	/* what writing a batch allocates */
 
@@ -118,7 +117,6 @@ typedef struct BhLoad
 	int			allocated_rows; /* size of rows[] and slots[] */
 	int			prepared_rows;	/* how many of them are filled in so far */
 	int			nrows;			/* rows waiting to be written */
-	bool		few;			/* these are all, and go on about one page */
 
 	int			unmarked;		/* frozen batches since TOAST pages were
 								 * marked */
@@ -387,6 +385,18 @@ StartLoad(Relation rel, CommandId cid, const void *source, int options,
 	load->owner = GetCurrentSubTransactionId();
 
 	load->options = write_options;
+
+	/*
+	 * The state has rows follow one another where pages are added several at a
+	 * time.  Its buffer access strategy is for tables that are new: rows of
+	 * another one go through the buffers that single rows use.
+	 */
+	load->bistate = GetBulkInsertState();
+	if ((write_options & TABLE_INSERT_SKIP_FSM) == 0)
+	{
+		FreeAccessStrategy(load->bistate->strategy);
+		load->bistate->strategy = NULL;
+	}
 	load->context = context;
 
 	if (batchheap_page_writer && (write_options & TABLE_INSERT_FROZEN) &&
@@ -452,27 +462,6 @@ EmptyRing(BhLoad *load)
 }
 
 /*
- * Make our bulk insert state.
- *
- * The state has rows follow one another where pages are added several at a
- * time.  Its buffer access strategy is for tables that are new: rows of
- * another one go through the buffers that single rows use.
- */
-static void
-MakeBulkInsertState(BhLoad *load)
-{
-	MemoryContext oldcontext = MemoryContextSwitchTo(load->context);
-
-	load->bistate = GetBulkInsertState();
-	if ((load->options & TABLE_INSERT_SKIP_FSM) == 0)
-	{
-		FreeAccessStrategy(load->bistate->strategy);
-		load->bistate->strategy = NULL;
-	}
-	MemoryContextSwitchTo(oldcontext);
-}
-
-/*
  * Delete the values that the page writer had moved to the TOAST table, after
  * the ring's rows have been written with copies of them.
  */
@@ -503,10 +492,6 @@ WriteBatch(BhLoad *load, Relation rel, TupleTableSlot **slots, int nslots)
 	if (subid != load->owner)
 		options &= ~TABLE_INSERT_FROZEN;
 
-	/* a few rows that are all there is are not worth a state */
-	if (load->bistate == NULL && !load->few)
-		MakeBulkInsertState(load);
-
 	load->flushing_in = subid;
 
 	oldcontext = MemoryContextSwitchTo(load->batch_context);
@@ -518,8 +503,7 @@ WriteBatch(BhLoad *load, Relation rel, TupleTableSlot **slots, int nslots)
 	 * The pin belongs to whatever resource owner is current, and that may end
 	 * before the load.
 	 */
-	if (load->bistate != NULL)
-		BhEndBatch(load->bistate);
+	BhEndBatch(load->bistate);
 	if ((options & TABLE_INSERT_FROZEN) &&
 		++load->unmarked == BH_BATCHES_UNMARKED)
 	{
@@ -831,7 +815,6 @@ static void
 FinishLoad(BhLoad *load, Relation rel)
 {
 	LeaveSmallLoadPlain(load, rel);
-	load->few = load->progress.batches == 0 && load->progress.bytes < BLCKSZ;
 	FlushLoad(load, rel);
 
 	if (load->options & TABLE_INSERT_FROZEN)
@@ -1298,8 +1281,7 @@ AtSubXactEvent(SubXactEvent event, SubTransactionId subid,
 				if (load->flushing_in >= subid && load->pages == NULL)
 				{
 					/* its pin has gone with the resource owner, or will */
-					if (load->bistate != NULL)
-						load->bistate->current_buf = InvalidBuffer;
+					load->bistate->current_buf = InvalidBuffer;
 					MemoryContextReset(load->batch_context);
 					load->flushing_in = InvalidSubTransactionId;
 				}

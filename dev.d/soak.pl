@@ -404,8 +404,8 @@ sub smith
             $sql =~ s/;\s*\z//;
             $sql =~ s/\A\s+//;
             $sql =~ s/(tablesample \w+ \([0-9.]+\))/$1 repeatable (7)/g;
-            # not its own locks, and not what ends sessions
-            next if $sql =~ /pg_terminate_backend|pg_cancel_backend|pg_sleep|pg_advisory|currval|setval|lo_/;
+            # not its own locks, not what ends sessions, and not what tells of the statement
+            next if $sql =~ /pg_terminate_backend|pg_cancel_backend|pg_sleep|pg_advisory|currval|setval|lo_|current_query|pg_current_wal/;
             $got++;
             $queries++;
             my @bags;
