@@ -585,6 +585,23 @@ BhDecide(BhFrame *frame, Relation rel)
 }
 
 /*
+ * Might what is called for the rows of a table read it with the snapshot of the
+ * command that inserts them?
+ */
+bool
+BhTableReads(Relation rel)
+{
+	TupleConstr *constr = RelationGetDescr(rel)->constr;
+	BhFunctions found = {false, false};
+
+	if (rel->trigdesc == NULL && (constr == NULL || constr->num_check == 0))
+		return false;
+
+	LookAtAll(NULL, rel, &found);
+	return found.readers || found.volatiles;
+}
+
+/*
  * May the frame's statement, which is to be batched, begin a load of this
  * relation?  If so, says whether it shall be frozen; if not, which counter
  * tells why.

@@ -1200,7 +1200,7 @@ BhMayFreezeBatch(Relation rel, TupleTableSlot **slots, int nslots)
 	Size		enough = (Size) batchheap_freeze_min_size * 1024;
 	Size		bytes = 0;
 
-	if (!BhMayFreezeUnasked(rel, NULL))
+	if (!BhMayFreezeUnasked(rel, NULL) || BhTableReads(rel))
 		return false;
 	if (RelationGetNumberOfBlocks(rel) > 0)
 		return true;
