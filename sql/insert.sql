@@ -485,6 +485,15 @@ CREATE TRIGGER t AFTER INSERT ON b EXECUTE FUNCTION note('b');
 BEGIN; TRUNCATE b; INSERT INTO b SELECT i, s FROM source; COMMIT;
 DROP TRIGGER t ON b;
 CALL pg_temp.told();
+CREATE FUNCTION shout() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE NOTICE ''there are rows''; RETURN new; END';
+CREATE TRIGGER t AFTER INSERT ON b WHEN (peek('b') > 0) EXECUTE FUNCTION shout();
+BEGIN; TRUNCATE b; INSERT INTO b SELECT i FROM generate_series(1, 1500) i; COMMIT;
+DROP TRIGGER t ON b;
+CALL pg_temp.told();
+CREATE TRIGGER t AFTER INSERT ON b EXECUTE FUNCTION shout();
+BEGIN; TRUNCATE b; INSERT INTO b SELECT i FROM generate_series(1, 1500) i; COMMIT;
+DROP TRIGGER t ON b;
+CALL pg_temp.told();
 CREATE TABLE parts (n int, i int) PARTITION BY LIST (n);
 CREATE TABLE p0 PARTITION OF parts FOR VALUES IN (0) USING batchheap;
 CREATE TABLE p1 PARTITION OF parts FOR VALUES IN (1) USING batchheap;
@@ -506,7 +515,7 @@ SELECT pg_temp.vm('b'), count(*) FROM b;
 ALTER TABLE b DROP CONSTRAINT c;
 BEGIN; TRUNCATE b; COPY b (i) FROM PROGRAM 'seq 1 1500'; COMMIT;
 SELECT pg_temp.vm('b'), count(*) FROM b;
-DROP FUNCTION peek, note;
+DROP FUNCTION peek, note, shout;
 SELECT pg_temp.counted() \g /dev/null
 -- Called by a query
 CREATE FUNCTION fill() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN TRUNCATE b; INSERT INTO b SELECT i, s FROM source; RETURN 1; END';
