@@ -325,9 +325,9 @@ LookAtTable(Relation rel, BhFunctions *found)
 }
 
 /*
- * Look for trigger functions that read with the statement's snapshot.  Those
- * that are volatile have one of their own, which sees the statement's rows, be
- * they frozen or not.
+ * Look for trigger functions, and conditions of triggers, that might read with
+ * the statement's snapshot.  Functions that are volatile have one of their own,
+ * which sees the statement's rows, be they frozen or not.
  */
 static void
 LookAtTriggers(Relation rel, BhFunctions *found)
@@ -335,8 +335,14 @@ LookAtTriggers(Relation rel, BhFunctions *found)
 	/* the look may have the relation's cache entry rebuilt */
 	for (int i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
 	{
-		Oid			funcid = rel->trigdesc->triggers[i].tgfoid;
+		Trigger    *trigger = &rel->trigdesc->triggers[i];
+		Oid			funcid = trigger->tgfoid;
+		Node	   *condition = trigger->tgqual ?
+			stringToNode(trigger->tgqual) : NULL;
+		BhFunctions called = {false, false};
 
+		if (LookAtExpr(condition, &called) || called.readers)
+			found->readers = true;
 		if (func_volatile(funcid) != PROVOLATILE_VOLATILE)
 			(void) LookAtFunction(funcid, found);
 	}
@@ -582,6 +588,23 @@ BhDecide(BhFrame *frame, Relation rel)
 	frame->batch = true;
 	frame->cid = queryDesc->estate->es_output_cid;
 	frame->readers = found.readers;
+}
+
+/*
+ * Might what is called for the rows of a table read it with the snapshot of the
+ * command that inserts them?
+ */
+bool
+BhTableReads(Relation rel)
+{
+	TupleConstr *constr = RelationGetDescr(rel)->constr;
+	BhFunctions found = {false, false};
+
+	if (rel->trigdesc == NULL && (constr == NULL || constr->num_check == 0))
+		return false;
+
+	LookAtAll(NULL, rel, &found);
+	return found.readers || found.volatiles;
 }
 
 /*

@@ -862,25 +862,34 @@ FinishFrameLoad(BhFrame *frame, BhLoad *load)
 }
 
 /*
- * End a load of a frame's statement to make room for another.  Returns false
- * if the statement's loads have not had rows enough, taken together, to be
+ * Is there room for another load of a frame's statement, or may one be made?
+ * Not if the statement's loads have not had rows enough, taken together, to be
  * worth it: if rows go to more tables than there may be loads in no order, the
  * next one could be for the table whose load ended.
  */
 static bool
+MayHaveRoomForLoad(const BhFrame *frame)
+{
+	return frame->loads < BH_MAX_LOADS ||
+		frame->nrows >= (int64) BH_ROWS_ALONE * frame->begun;
+}
+
+/*
+ * End a load of a frame's statement if there is no room for another.
+ */
+static void
 MakeRoomForLoad(BhFrame *frame)
 {
 	BhLoad	   *oldest;
 
-	if (frame->nrows < (int64) BH_ROWS_ALONE * frame->begun)
-		return false;
+	if (frame->loads < BH_MAX_LOADS)
+		return;
 
 	oldest = OldestLoad(frame);
 	if (oldest == NULL)			/* nested commands have ended them */
 		frame->loads = 0;
 	else
 		FinishFrameLoad(frame, oldest);
-	return true;
 }
 
 /*
@@ -989,7 +998,7 @@ BhLoadInsertStatement(Relation rel, TupleTableSlot *slot, CommandId cid,
 
 		if (other)
 			refusal = BH_ROWS_NOT_PROVEN;
-		else if (frame->loads == BH_MAX_LOADS && !MakeRoomForLoad(frame))
+		else if (!MayHaveRoomForLoad(frame))
 			refusal = BH_ROWS_SINGLE;
 		else
 			may_load = BhMayLoad(frame, rel, &freeze, &refusal);
@@ -998,6 +1007,8 @@ BhLoadInsertStatement(Relation rel, TupleTableSlot *slot, CommandId cid,
 			BhCount(refusal, 1);
 			return false;
 		}
+
+		MakeRoomForLoad(frame);
 
 		/*
 		 * A table that has just got its file is filled from end to end, as
@@ -1172,7 +1183,7 @@ BhMayFreezeBatch(Relation rel, TupleTableSlot **slots, int nslots)
 	Size		enough = (Size) batchheap_freeze_min_size * 1024;
 	Size		bytes = 0;
 
-	if (!BhMayFreezeUnasked(rel, NULL))
+	if (!BhMayFreezeUnasked(rel, NULL) || BhTableReads(rel))
 		return false;
 	if (RelationGetNumberOfBlocks(rel) > 0)
 		return true;
