@@ -99,7 +99,7 @@ extern BhFrame *BhCurrentFrame;
 
 extern void BhExecInit(void);
 extern void BhDecide(BhFrame *frame, Relation rel);
-extern bool BhTableReads(Relation rel);
+extern bool BhCopyReads(Relation rel);
 extern bool BhMayLoad(BhFrame *frame, Relation rel, bool *freeze,
 					  BhCounter *refusal);
 

@@ -28,6 +28,7 @@
 #include "catalog/pg_aggregate.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
+#include "commands/copyfrom_internal.h"
 #include "executor/executor.h"
 #include "nodes/nodeFuncs.h"
 #include "storage/lmgr.h"
@@ -591,19 +592,52 @@ BhDecide(BhFrame *frame, Relation rel)
 }
 
 /*
- * Might what is called for the rows of a table read it with the snapshot of the
- * command that inserts them?
+ * Might what COPY calls for the rows of a table read it with COPY's snapshot?
+ *
+ * The relation is the one that COPY names, or a partition of it.
  */
 bool
-BhTableReads(Relation rel)
+BhCopyReads(Relation rel)
 {
 	TupleConstr *constr = RelationGetDescr(rel)->constr;
+	Relation	named = rel;
+	Node	   *where = NULL;
 	BhFunctions found = {false, false};
+	MemoryContext context;
+	MemoryContext oldcontext;
 
-	if (rel->trigdesc == NULL && (constr == NULL || constr->num_check == 0))
+	if (error_context_stack != NULL &&
+		error_context_stack->callback == CopyFromErrorCallback)
+	{
+		CopyFromState cstate = error_context_stack->arg;
+
+		named = cstate->rel;
+		where = cstate->whereClause;
+	}
+
+	if (rel->trigdesc == NULL && named == rel && where == NULL &&
+		(constr == NULL || (constr->num_check == 0 && constr->num_defval == 0)))
 		return false;
 
-	LookAtAll(NULL, rel, &found);
+	context = AllocSetContextCreate(CurrentMemoryContext,
+									"batchheap COPY",
+									ALLOCSET_SMALL_SIZES);
+	oldcontext = MemoryContextSwitchTo(context);
+
+	(void) LookAtExpr(where, &found);
+	LookAtTable(rel, &found);
+	LookAtTriggers(rel, &found);
+	for (int i = 0; constr != NULL && i < constr->num_defval; i++)
+		(void) LookAtExpr(stringToNode(constr->defval[i].adbin), &found);
+	if (named != rel)
+	{
+		LookAtTable(named, &found);
+		LookAtTriggers(named, &found);
+	}
+
+	MemoryContextSwitchTo(oldcontext);
+	MemoryContextDelete(context);
+
 	return found.readers || found.volatiles;
 }
 

@@ -405,7 +405,7 @@ StartLoad(Relation rel, CommandId cid, const void *source, int options,
 
 	load->layout = BhMakeLayout(rel);
 	load->max_size = (Size) batchheap_max_batch_size * 1024;
-	load->size = load->pages != NULL ? load->max_size : BH_FIRST_SIZE;
+	load->size = BH_FIRST_SIZE;
 	load->memory = palloc(load->size);
 	load->max_rows = batchheap_max_batch_rows;
 	load->allocated_rows = Min(load->max_rows, BH_FIRST_ROWS);
@@ -522,6 +522,17 @@ WriteBatch(BhLoad *load, Relation rel, TupleTableSlot **slots, int nslots)
 }
 
 /*
+ * Give the ring the memory that it is to have.  Rows that wait stay in what it
+ * had before.
+ */
+static void
+GrowMemory(BhLoad *load)
+{
+	load->size = load->max_size;
+	load->memory = MemoryContextAlloc(load->context, load->size);
+}
+
+/*
  * Fill in the next element of the ring.
  */
 static void
@@ -556,7 +567,10 @@ TakeRowsFromPages(BhLoad *load)
 	int			nrows = BhPagesWaiting(load->pages);
 	HeapTuple  *tuples = palloc(Max(nrows, 1) * sizeof(HeapTuple));
 
-	load->allocated_rows = Max(nrows, load->max_rows);
+	if (load->size < load->max_size)
+		GrowMemory(load);
+
+	load->allocated_rows = Max(nrows, 1);
 	load->rows = palloc(load->allocated_rows * sizeof(BhRow));
 	load->slots = palloc(load->allocated_rows * sizeof(TupleTableSlot *));
 	for (load->prepared_rows = 0; load->prepared_rows < nrows;)
@@ -673,6 +687,8 @@ AddRowToPage(BhLoad *load, Relation rel, TupleTableSlot *slot)
 		}
 	}
 
+	if (load->size < load->max_size)
+		GrowMemory(load);
 	oldcontext = MemoryContextSwitchTo(load->batch_context);
 
 	if (BhFormRow(load->layout, slot, load->memory, load->size,
@@ -746,11 +762,10 @@ AddRow(BhLoad *load, Relation rel, TupleTableSlot *slot)
 		if (likely(result == BH_FORMED))
 			break;
 
-		/* rows that wait stay in the first memory, and count */
+		/* rows that wait in the first memory count, too */
 		if (load->size < load->max_size)
 		{
-			load->size = load->max_size;
-			load->memory = MemoryContextAlloc(load->context, load->size);
+			GrowMemory(load);
 			continue;
 		}
 
@@ -1183,7 +1198,7 @@ BhMayFreezeBatch(Relation rel, TupleTableSlot **slots, int nslots)
 	Size		enough = (Size) batchheap_freeze_min_size * 1024;
 	Size		bytes = 0;
 
-	if (!BhMayFreezeUnasked(rel, NULL) || BhTableReads(rel))
+	if (!BhMayFreezeUnasked(rel, NULL) || BhCopyReads(rel))
 		return false;
 	if (RelationGetNumberOfBlocks(rel) > 0)
 		return true;

@@ -65,8 +65,9 @@ struct BhPages
 {
 	CommandId	cid;
 	Size		reserved;		/* bytes to be left free on a page */
-	char	   *run;			/* RUN_LENGTH pages, and one of the visibility
-								 * map, aligned for I/O */
+	MemoryContext context;		/* of all this */
+	char	   *run;			/* pages, aligned for I/O */
+	int			length;			/* how many: one, later RUN_LENGTH */
 	BlockNumber first;			/* block number of the first page of the run */
 	int			full;			/* pages before the one that is being filled */
 };
@@ -75,6 +76,30 @@ static inline Page
 RunPage(const BhPages *pages, int i)
 {
 	return (Page) (pages->run + (Size) i * BLCKSZ);
+}
+
+/*
+ * Memory for some pages, aligned for I/O, which lasts as long as all the rest.
+ */
+static char *
+AllocatePages(const BhPages *pages, int npages)
+{
+	return (char *) TYPEALIGN(BH_IO_ALIGN,
+							  MemoryContextAlloc(pages->context,
+												 npages * BLCKSZ + BH_IO_ALIGN));
+}
+
+/*
+ * Go from the one page that a small table needs to a run of them.
+ */
+static void
+GrowRun(BhPages *pages)
+{
+	char	   *run = AllocatePages(pages, RUN_LENGTH);
+
+	memcpy(run, pages->run, BLCKSZ);
+	pages->run = run;
+	pages->length = RUN_LENGTH;
 }
 
 /*
@@ -102,12 +127,13 @@ BhPages *
 BhPagesBegin(Relation rel, CommandId cid)
 {
 	BhPages    *pages = palloc0(sizeof(BhPages));
-	char	   *memory = palloc((RUN_LENGTH + 1) * BLCKSZ + BH_IO_ALIGN);
 
+	pages->context = CurrentMemoryContext;
 	pages->cid = cid;
 	pages->reserved = RelationGetTargetPageFreeSpace(rel,
 													 HEAP_DEFAULT_FILLFACTOR);
-	pages->run = (char *) TYPEALIGN(BH_IO_ALIGN, memory);
+	pages->run = AllocatePages(pages, 1);
+	pages->length = 1;
 	PageInit(RunPage(pages, 0), BLCKSZ, 0);
 
 	return pages;
@@ -282,6 +308,8 @@ BhPagesRoom(BhPages *pages, Relation rel, Size len, bool toasted)
 	if (phdr->pd_lower > SizeOfPageHeaderData &&
 		PageGetHeapFreeSpace((Page) phdr) < needed)
 	{
+		if (pages->length == 1)
+			GrowRun(pages);
 		if (pages->full + 1 == RUN_LENGTH)
 			WriteRun(pages, rel, toasted);
 		else
@@ -337,7 +365,7 @@ WriteMapPage(Page map, BlockNumber block, Relation rel)
 static void
 WriteMap(const BhPages *pages, Relation rel)
 {
-	Page		map = RunPage(pages, RUN_LENGTH);
+	Page		map = (Page) AllocatePages(pages, 1);
 	BlockNumber left = pages->first;
 
 	smgrcreate(RelationGetSmgr(rel), VISIBILITYMAP_FORKNUM, false);
