@@ -516,12 +516,14 @@ ALTER TABLE b DROP CONSTRAINT c;
 BEGIN; TRUNCATE b; COPY b (i) FROM PROGRAM 'seq 1 1500'; COMMIT;
 SELECT pg_temp.vm('b'), count(*) FROM b;
 -- ... its WHERE, or a default
+SET max_parallel_workers_per_gather = 0;
 BEGIN; TRUNCATE b; COPY b (i) FROM PROGRAM 'seq 1 2100' WHERE i % 1000 > 0 OR peek('b') = 0; COMMIT;
 SELECT pg_temp.vm('b'), count(*) FROM b;
 ALTER TABLE b ALTER s SET DEFAULT peek('b');
 BEGIN; TRUNCATE b; COPY b (i) FROM PROGRAM 'seq 1 2100'; COMMIT;
 SELECT pg_temp.vm('b'), count(*), max(s) FROM b;
 ALTER TABLE b ALTER s DROP DEFAULT;
+RESET max_parallel_workers_per_gather;
 DROP FUNCTION peek, note, shout;
 SELECT pg_temp.counted() \g /dev/null
 -- Called by a query
