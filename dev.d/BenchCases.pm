@@ -90,13 +90,13 @@ slots_warm_and_cold('t1-name', 'first thread: 26 names, 1.7 kB', 100_000, column
 my $long = "CREATE TABLE src AS SELECT %s FROM generate_series(1, :rows), (SELECT repeat('123456789', 10000) AS t) AS t;";
 slots_warm_and_cold('t1-text', 'first thread: 26 compressed TOASTed texts', 1_000, columns(1 .. 25),
     source => sprintf($long, same(26, 't')));
-slots_warm_and_cold('t11', 'first thread: 4 integers', 2_000_000, columns(1 .. 3), source => $four, picture => 1);
+slots_warm_and_cold('t11', 'first thread: 4 integers', 2_000_000, columns(1 .. 3), source => $four);
 slots_warm_and_cold('t12', 'first thread: 31 names, 2.0 kB', 100_000, columns(1 .. 30),
-    source => series(same(31, "'a'::name")), picture => 1);
+    source => series(same(31, "'a'::name")));
 slots_warm_and_cold('t13', 'first thread: 33 names, 2.1 kB', 100_000, columns(1 .. 32),
-    source => series(same(33, "'a'::name")), picture => 1);
+    source => series(same(33, "'a'::name")));
 slots_warm_and_cold('t14', 'first thread: 26 compressed TOASTed texts, more rows', 2_500, columns(1 .. 25),
-    source => sprintf($long, same(26, 't')), picture => 1);
+    source => sprintf($long, same(26, 't')));
 
 add('thread3', 'third thread: 4 integers from generate_series, CREATE TABLE AS and VACUUM', 4_000_000,
     picture => 1, pages => 1,
