@@ -526,7 +526,7 @@ sub do_create_as
     {
         $sql = "SELECT * INTO $name FROM ($query) AS x";
     }
-    $sql = "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) $sql" if $form eq 'explain';
+    $sql = "EXPLAIN (ANALYZE, BUFFERS OFF, COSTS OFF, TIMING OFF, SUMMARY OFF) $sql" if $form eq 'explain';
     if ($form =~ /CREATE/ && chance(0.05))
     {
         $sql =~ s/ AS / WITH (fillfactor = 50) AS /;
@@ -843,7 +843,7 @@ sub do_insert
     if    ($more eq 'with')    { $sql = "WITH x AS (SELECT count(*) FROM $name) $sql" }
     elsif ($more eq 'cte')     { $sql = "WITH x AS ($sql RETURNING *) SELECT count(*) FROM x" }
     elsif ($more eq 'count')   { $sql = "WITH x AS ($sql RETURNING *) INSERT INTO $name (a) SELECT -3 FROM x" }
-    elsif ($more eq 'explain') { $sql = "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) $sql" }
+    elsif ($more eq 'explain') { $sql = "EXPLAIN (ANALYZE, BUFFERS OFF, COSTS OFF, TIMING OFF, SUMMARY OFF) $sql" }
     else                       { $sql .= $more }
     return { sql => $sql };
 }
