@@ -30,6 +30,7 @@
 #include "catalog/pg_proc.h"
 #include "commands/copyfrom_internal.h"
 #include "executor/executor.h"
+#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "storage/lmgr.h"
 #include "utils/lsyscache.h"
@@ -169,6 +170,93 @@ LookAtDomain(Oid typid, BhFunctions *found)
 }
 
 /*
+ * What may be called when a value of a type is made of text: the input function,
+ * and constraints of domains, be they deep in the type.
+ */
+static bool
+LookAtType(Oid typid, BhFunctions *found)
+{
+	Oid			part;
+	Oid			ioparam;
+	TupleDesc	desc;
+	bool		stop = false;
+
+	if (typid < FirstGenbkiObjectId)
+		return false;
+
+	check_stack_depth();
+
+	switch (get_typtype(typid))
+	{
+		case TYPTYPE_DOMAIN:
+			return LookAtDomain(typid, found) ||
+				LookAtType(getBaseType(typid), found);
+		case TYPTYPE_COMPOSITE:
+			desc = lookup_rowtype_tupdesc(typid, -1);
+			for (int i = 0; i < desc->natts && !stop; i++)
+			{
+				if (!TupleDescAttr(desc, i)->attisdropped)
+					stop = LookAtType(TupleDescAttr(desc, i)->atttypid, found);
+			}
+			ReleaseTupleDesc(desc);
+			return stop;
+		case TYPTYPE_RANGE:
+			return LookAtType(get_range_subtype(typid), found);
+		case TYPTYPE_MULTIRANGE:
+			return LookAtType(get_multirange_range(typid), found);
+		case TYPTYPE_BASE:
+			part = get_element_type(typid);
+			if (OidIsValid(part))
+				return LookAtType(part, found);
+			getTypeInputInfo(typid, &part, &ioparam);
+			return LookAtFunction(part, found);
+		default:
+			return false;
+	}
+}
+
+/*
+ * The types that a node makes values of by their input functions, or as these
+ * would.  Functions of the server's that do so are stable (json_populate_record).
+ */
+static bool
+LookAtTypesMade(Node *node, BhFunctions *found)
+{
+	ListCell   *lc;
+	List	   *types = NIL;
+
+	switch (nodeTag(node))
+	{
+		case T_CoerceViaIO:
+			return LookAtType(((CoerceViaIO *) node)->resulttype, found);
+		case T_FuncExpr:
+			return ((FuncExpr *) node)->funcid < FirstGenbkiObjectId &&
+				((FuncExpr *) node)->funcresulttype >= FirstGenbkiObjectId &&
+				func_volatile(((FuncExpr *) node)->funcid) == PROVOLATILE_STABLE &&
+				LookAtType(((FuncExpr *) node)->funcresulttype, found);
+#if PG_VERSION_NUM >= 170000
+		case T_JsonExpr:
+			return LookAtType(((JsonExpr *) node)->returning->typid, found);
+#endif
+		case T_RangeTblFunction:
+			types = ((RangeTblFunction *) node)->funccoltypes;
+			break;
+		case T_TableFunc:
+			types = ((TableFunc *) node)->coltypes;
+			break;
+		default:
+			break;
+	}
+
+	foreach(lc, types)
+	{
+		if (LookAtType(lfirst_oid(lc), found))
+			return true;
+	}
+	return false;
+}
+
+/*
  * Look for functions in an expression, or a list of expressions.  Returns true
  * to end the search.
  */
@@ -188,6 +276,8 @@ LookAtExpr(Node *node, BhFunctions *found)
 		return true;
 	if (IsA(node, CoerceToDomain) &&
 		LookAtDomain(((CoerceToDomain *) node)->resulttype, found))
+		return true;
+	if (LookAtTypesMade(node, found))
 		return true;
 
 	return expression_tree_walker(node, LookAtExpr, found);
@@ -602,6 +692,8 @@ BhCopyReads(Relation rel)
 	TupleConstr *constr = RelationGetDescr(rel)->constr;
 	Relation	named = rel;
 	Node	   *where = NULL;
+	TupleDesc	desc;
+	bool		types = false;	/* are there types that are not the server's? */
 	BhFunctions found = {false, false};
 	MemoryContext context;
 	MemoryContext oldcontext;
@@ -615,7 +707,11 @@ BhCopyReads(Relation rel)
 		where = cstate->whereClause;
 	}
 
-	if (rel->trigdesc == NULL && named == rel && where == NULL &&
+	desc = RelationGetDescr(named);
+	for (int i = 0; i < desc->natts && !types; i++)
+		types = TupleDescAttr(desc, i)->atttypid >= FirstGenbkiObjectId;
+
+	if (!types && rel->trigdesc == NULL && named == rel && where == NULL &&
 		(constr == NULL || (constr->num_check == 0 && constr->num_defval == 0)))
 		return false;
 
@@ -624,6 +720,12 @@ BhCopyReads(Relation rel)
 									ALLOCSET_SMALL_SIZES);
 	oldcontext = MemoryContextSwitchTo(context);
 
+	for (int i = 0; i < desc->natts && types; i++)
+	{
+		/* a dropped column has none */
+		if (OidIsValid(TupleDescAttr(desc, i)->atttypid))
+			(void) LookAtType(TupleDescAttr(desc, i)->atttypid, &found);
+	}
 	(void) LookAtExpr(where, &found);
 	LookAtTable(rel, &found);
 	LookAtTriggers(rel, &found);

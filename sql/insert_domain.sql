@@ -1,6 +1,6 @@
 --
--- INSERT ... SELECT into a column of a domain: its constraints are looked at before
--- rows are batched, and let go of in time
+-- INSERT ... SELECT and COPY into a column of a domain: its constraints are looked at
+-- before rows are batched or frozen, and let go of in time
 --
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS batchheap;
@@ -33,3 +33,63 @@ SELECT counter, value FROM batchheap_counters() WHERE value > 0 ORDER BY counter
 DROP TABLE h, b;
 DROP DOMAIN even;
 DROP FUNCTION look;
+
+-- A constraint that reads the table with the statement's snapshot finds no row of the
+-- statement: not when COPY makes the value of text, nor a cast, nor a function does
+CREATE TABLE source AS
+SELECT i, format('(%s,x)', i) AS s, json_build_object('i', i, 't', 'x') AS j FROM generate_series(1, 1500) i;
+CREATE FUNCTION is_first(i int) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    r record;
+    found boolean := false;
+BEGIN
+    IF to_regclass('b') IS NOT NULL THEN
+        FOR r IN EXECUTE 'SELECT FROM b LIMIT 1' LOOP
+            found := true;
+        END LOOP;
+    END IF;
+    RETURN NOT found;
+END $$;
+CREATE DOMAIN first AS int CHECK (is_first(value));
+CREATE TYPE pair AS (i first, t text);
+SET batchheap.max_batch_rows = 100;
+SET batchheap.freeze_min_size = 0;
+
+SELECT batchheap_counters_reset() \g /dev/null
+BEGIN;
+CREATE TABLE b (i first) USING batchheap;
+COPY b FROM PROGRAM 'seq 1 1500';
+DROP TABLE b;
+CREATE TABLE b (i first[]) USING batchheap;
+COPY b FROM PROGRAM 'seq -f "{%g}" 1 1500';
+DROP TABLE b;
+CREATE TABLE b (p pair) USING batchheap;
+COPY b FROM PROGRAM 'seq -f "(%g,x)" 1 1500';
+DROP TABLE b;
+CREATE TABLE b (p pair) USING batchheap;
+INSERT INTO b SELECT s::pair FROM source;
+DROP TABLE b;
+CREATE TABLE b (p pair) USING batchheap;
+INSERT INTO b SELECT json_populate_record(NULL::pair, j) FROM source;
+DROP TABLE b;
+CREATE TABLE b (i int) USING batchheap;
+INSERT INTO b SELECT r.i FROM source, json_to_record(j) AS r (i first);
+DROP TABLE b;
+COMMIT;
+SELECT counter, value FROM batchheap_counters() WHERE counter ~ 'rows' AND value > 0 ORDER BY counter;
+
+-- Types of other kinds do not prevent it
+CREATE TYPE mood AS ENUM ('good', 'bad');
+CREATE DOMAIN positive AS int CHECK (value > 0);
+SELECT batchheap_counters_reset() \g /dev/null
+BEGIN;
+CREATE TABLE b (m mood, i positive) USING batchheap;
+COPY b FROM PROGRAM 'seq -f "good %g" 1 1500' (DELIMITER ' ');
+INSERT INTO b SELECT 'bad', source.i::text::positive FROM source;
+COMMIT;
+SELECT counter, value FROM batchheap_counters() WHERE counter ~ 'rows' AND value > 0 ORDER BY counter;
+
+DROP TABLE b, source;
+DROP TYPE pair, mood;
+DROP DOMAIN first, positive;
+DROP FUNCTION is_first;
