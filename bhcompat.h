@@ -141,6 +141,19 @@ BhStopInstr(QueryDesc *queryDesc)
 }
 
 /*
+ * The type of values that JSON_VALUE() and the like make, if the node is one.
+ */
+static inline Oid
+BhJsonType(Node *node)
+{
+#if PG_VERSION_NUM >= 170000
+	if (IsA(node, JsonExpr))
+		return ((JsonExpr *) node)->returning->typid;
+#endif
+	return InvalidOid;
+}
+
+/*
  * Have a bulk insert state end one batch and be ready for the next.
  *
  * The page that it keeps pinned is let go.  ReleaseBulkInsertStatePin() would

@@ -234,10 +234,6 @@ LookAtTypesMade(Node *node, BhFunctions *found)
 				((FuncExpr *) node)->funcresulttype >= FirstGenbkiObjectId &&
 				func_volatile(((FuncExpr *) node)->funcid) == PROVOLATILE_STABLE &&
 				LookAtType(((FuncExpr *) node)->funcresulttype, found);
-#if PG_VERSION_NUM >= 170000
-		case T_JsonExpr:
-			return LookAtType(((JsonExpr *) node)->returning->typid, found);
-#endif
 		case T_RangeTblFunction:
 			types = ((RangeTblFunction *) node)->funccoltypes;
 			break;
@@ -245,7 +241,7 @@ LookAtTypesMade(Node *node, BhFunctions *found)
 			types = ((TableFunc *) node)->coltypes;
 			break;
 		default:
-			break;
+			return LookAtType(BhJsonType(node), found);
 	}
 
 	foreach(lc, types)
