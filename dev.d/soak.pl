@@ -209,7 +209,12 @@ sub client
             $session->close if $session;
             $session = open_session('mix');
             $session->rows('SET lock_timeout = 1500; SET statement_timeout = 20000; SET default_table_access_method = batchheap; SET client_min_messages = warning');
-            $session->rows("PREPARE fill_w$_ AS INSERT INTO w$_ SELECT id, v, t, (SELECT last_value FROM ver) FROM src") for 1 .. TABLES;
+            for my $w (map { "w$_" } 1 .. TABLES)
+            {
+                # others may have the table locked, or be about to replace it
+                1 while time < $end
+                  && error_of($session->ask("PREPARE fill_$w AS INSERT INTO $w SELECT id, v, t, (SELECT last_value FROM ver) FROM src"));
+            }
         }
         my @actions = actions();
         my $sum = 0;
