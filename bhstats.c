@@ -32,7 +32,7 @@ static const struct
 	const char *description;
 }			descriptions[BH_NUM_COUNTERS] =
 {
-	[BH_LOADS] = {"loads", "commands that were batched"},
+	[BH_LOADS] = {"loads", "tables that a command filled in batches"},
 	[BH_ROWS_BATCHED] = {"rows_batched", "rows they wrote"},
 	[BH_ROWS_FROZEN] = {"rows_frozen", "of these, rows written frozen"},
 	[BH_BATCHES] = {"batches", "batches they wrote"},
@@ -46,7 +46,7 @@ static const struct
 	[BH_ROWS_COPY_SINGLE] = {"single_rows_copy", SINGLY "COPY goes row by row"},
 	[BH_ROWS_NOT_PROVEN] = {"single_rows_not_new", SINGLY "the table was not made by this command"},
 	[BH_ROWS_INDEXED] = {"single_rows_indexed", SINGLY "the table has an index or a row trigger"},
-	[BH_ROWS_FEATURE] = {"single_rows_feature", SINGLY "the statement uses RETURNING, ON CONFLICT, WITH, a check option or a transition table"},
+	[BH_ROWS_FEATURE] = {"single_rows_feature", SINGLY "the statement uses RETURNING, ON CONFLICT, WITH, a check option or a transition table, or is no INSERT"},
 	[BH_ROWS_VOLATILE] = {"single_rows_volatile", SINGLY "the statement calls a volatile function"},
 };
 
