@@ -42,7 +42,7 @@ CREATE PROCEDURE pg_temp.small(query text) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM batchheap_counters_reset();
     EXECUTE 'CREATE TABLE b USING batchheap WITH (autovacuum_enabled = off) AS ' || query;
-    RAISE NOTICE '%; %, % pages, map: %', pg_temp.counted(), pg_temp.frozen_rows('b'), pg_relation_size('b') / current_setting('block_size')::int, pg_relation_size('b', 'vm') > 0;
+    RAISE NOTICE '%; %, % pages, map: %', regexp_replace(pg_temp.counted(), ' (batches|pages_written)=\d+', '', 'g'), pg_temp.frozen_rows('b'), pg_relation_size('b') / current_setting('block_size')::int, pg_relation_size('b', 'vm') > 0;
     DROP TABLE b;
 END $$;
 -- ... 200 bytes each, with their headers

@@ -323,13 +323,14 @@ sub built_library
 }
 
 # Ways to write the rows of a new table: what batchheap.page_writer may be set
-# to, or just "none" where there is no such setting.
+# to, or just "none" where there is no page writer (not from 19 on).
 sub page_writer_modes
 {
 	my ($node) = @_;
 	my $modes = q1($node, q{
 SELECT count(*) > 0 FROM batchheap_counters();
-SELECT 'off on' FROM pg_settings WHERE name = 'batchheap.page_writer'});
+SELECT 'off on' FROM pg_settings
+WHERE name = 'batchheap.page_writer' AND current_setting('server_version_num')::int < 190000});
 	return $modes =~ /off on/ ? ('off', 'on') : ('none');
 }
 
