@@ -453,8 +453,11 @@ sub mode_of
     push @settings, 'SET batchheap.freeze_min_size = 0' if rand() < 0.8;
     my $crash = rand() < $opt{crashes};
     push @settings, "SET wal_consistency_checking = 'all'", 'CHECKPOINT' if $crash;
+    # From 19 on, reading rows that were inserted singly notes their pages' free space,
+    # where later rows go then; pages that were filled in batches are not visited.
+    my $ordered = rand() < 0.5 && $version < 19;
     return {
-        ordered  => rand() < 0.5 ? 1 : 0,
+        ordered  => $ordered ? 1 : 0,
         freeze   => $freeze,
         crash    => $crash,
         settings => \@settings
