@@ -392,26 +392,6 @@ LookAtPlan(PlanState *planstate, BhFunctions *found)
 }
 
 /*
- * Look for functions in what is evaluated for each row of the table: check
- * constraints and generated columns.  (Defaults are in the plan.)
- */
-static void
-LookAtTable(Relation rel, BhFunctions *found)
-{
-	TupleConstr *constr = RelationGetDescr(rel)->constr;
-
-	if (constr == NULL)
-		return;
-	for (int i = 0; i < constr->num_check; i++)
-		(void) LOOK_AT(stringToNode(constr->check[i].ccbin));
-	if (constr->has_generated_stored)
-	{
-		for (int i = 0; i < constr->num_defval; i++)
-			(void) LOOK_AT(stringToNode(constr->defval[i].adbin));
-	}
-}
-
-/*
  * Look for trigger functions, and conditions of triggers, that might read with
  * the statement's snapshot.  Functions that are volatile have one of their own,
  * which sees the statement's rows, be they frozen or not.
@@ -433,6 +413,29 @@ LookAtTriggers(Relation rel, BhFunctions *found)
 		if (func_volatile(funcid) != PROVOLATILE_VOLATILE)
 			(void) LookAtFunction(funcid, found);
 	}
+}
+
+/*
+ * Look for functions in what is evaluated for the rows of the table: check
+ * constraints, generated columns, triggers and, if wanted, defaults.  (Those of
+ * an INSERT are in its plan.)
+ */
+static void
+LookAtTable(Relation rel, bool defaults, BhFunctions *found)
+{
+	TupleConstr *constr = RelationGetDescr(rel)->constr;
+
+	if (constr != NULL)
+	{
+		for (int i = 0; i < constr->num_check; i++)
+			(void) LOOK_AT(stringToNode(constr->check[i].ccbin));
+		if (defaults || constr->has_generated_stored)
+		{
+			for (int i = 0; i < constr->num_defval; i++)
+				(void) LOOK_AT(stringToNode(constr->defval[i].adbin));
+		}
+	}
+	LookAtTriggers(rel, found);
 }
 
 /*
@@ -472,8 +475,7 @@ PartitionsRead(Oid parent)
 			UnlockRelationOid(relid, AccessShareLock);
 			continue;
 		}
-		LookAtTriggers(rel, &found);
-		LookAtTable(rel, &found);
+		LookAtTable(rel, false, &found);
 		relation_close(rel, AccessShareLock);
 
 		if (found.readers || found.volatiles)
@@ -591,30 +593,21 @@ TableMayBatch(Relation rel, BhCounter *refusal)
 }
 
 /*
- * Look for functions with one of the functions above, or with LOOK_AT, in
- * memory that is released afterwards.
+ * What the functions above allocate goes into a memory context of its own.
+ * Returns the one that was current before, for StopLooking().
  */
-static void
-LookAtAll(QueryDesc *queryDesc, Relation rel, BhFunctions *found)
+static MemoryContext
+StartLooking(void)
 {
-	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext,
-												  "batchheap statement",
-												  ALLOCSET_SMALL_SIZES);
-	MemoryContext oldcontext = MemoryContextSwitchTo(context);
+	return MemoryContextSwitchTo(AllocSetContextCreate(CurrentMemoryContext,
+													   "batchheap look",
+													   ALLOCSET_SMALL_SIZES));
+}
 
-	if (queryDesc != NULL)
-	{
-		(void) LookAtPlan(queryDesc->planstate, found);
-		(void) LOOK_AT(((ModifyTable *) queryDesc->planstate->plan)->withCheckOptionLists);
-	}
-	if (rel != NULL)
-	{
-		LookAtTable(rel, found);
-		LookAtTriggers(rel, found);
-	}
-
-	MemoryContextSwitchTo(oldcontext);
-	MemoryContextDelete(context);
+static void
+StopLooking(MemoryContext oldcontext)
+{
+	MemoryContextDelete(MemoryContextSwitchTo(oldcontext));
 }
 
 /*
@@ -645,6 +638,7 @@ BhDecide(BhFrame *frame, Relation rel)
 	Relation	named;
 	BhFunctions found = {false, false};
 	BhCounter	refusal;
+	MemoryContext oldcontext;
 
 	frame->decided = true;
 	frame->refusal = BH_ROWS_FEATURE;
@@ -665,7 +659,13 @@ BhDecide(BhFrame *frame, Relation rel)
 		return;
 	}
 
-	LookAtAll(queryDesc, frame->routed ? named : NULL, &found);
+	oldcontext = StartLooking();
+	(void) LookAtPlan(queryDesc->planstate, &found);
+	(void) LookAtExpr((Node *) ((ModifyTable *) queryDesc->planstate->plan)->withCheckOptionLists,
+					  &found);
+	if (frame->routed)
+		LookAtTable(named, false, &found);
+	StopLooking(oldcontext);
 	if (found.volatiles)
 	{
 		Refuse(frame, rel, BH_ROWS_VOLATILE);
@@ -685,13 +685,10 @@ BhDecide(BhFrame *frame, Relation rel)
 bool
 BhCopyReads(Relation rel)
 {
-	TupleConstr *constr = RelationGetDescr(rel)->constr;
 	Relation	named = rel;
 	Node	   *where = NULL;
 	TupleDesc	desc;
-	bool		types = false;	/* are there types that are not the server's? */
 	BhFunctions found = {false, false};
-	MemoryContext context;
 	MemoryContext oldcontext;
 
 	if (error_context_stack != NULL &&
@@ -703,38 +700,15 @@ BhCopyReads(Relation rel)
 		where = cstate->whereClause;
 	}
 
-	desc = RelationGetDescr(named);
-	for (int i = 0; i < desc->natts && !types; i++)
-		types = TupleDescAttr(desc, i)->atttypid >= FirstGenbkiObjectId;
-
-	if (!types && rel->trigdesc == NULL && named == rel && where == NULL &&
-		(constr == NULL || (constr->num_check == 0 && constr->num_defval == 0)))
-		return false;
-
-	context = AllocSetContextCreate(CurrentMemoryContext,
-									"batchheap COPY",
-									ALLOCSET_SMALL_SIZES);
-	oldcontext = MemoryContextSwitchTo(context);
-
-	for (int i = 0; i < desc->natts && types; i++)
-	{
-		/* a dropped column has none */
-		if (OidIsValid(TupleDescAttr(desc, i)->atttypid))
-			(void) LookAtType(TupleDescAttr(desc, i)->atttypid, &found);
-	}
+	oldcontext = StartLooking();
 	(void) LookAtExpr(where, &found);
-	LookAtTable(rel, &found);
-	LookAtTriggers(rel, &found);
-	for (int i = 0; constr != NULL && i < constr->num_defval; i++)
-		(void) LookAtExpr(stringToNode(constr->defval[i].adbin), &found);
+	desc = RelationGetDescr(named);
+	for (int i = 0; i < desc->natts; i++)
+		(void) LookAtType(TupleDescAttr(desc, i)->atttypid, &found);
+	LookAtTable(rel, true, &found);
 	if (named != rel)
-	{
-		LookAtTable(named, &found);
-		LookAtTriggers(named, &found);
-	}
-
-	MemoryContextSwitchTo(oldcontext);
-	MemoryContextDelete(context);
+		LookAtTable(named, false, &found);
+	StopLooking(oldcontext);
 
 	return found.readers || found.volatiles;
 }
@@ -749,11 +723,14 @@ BhMayLoad(BhFrame *frame, Relation rel, bool *freeze, BhCounter *refusal)
 {
 	QueryDesc  *queryDesc = frame->queryDesc;
 	BhFunctions found = {false, frame->readers};
+	MemoryContext oldcontext;
 
 	if (!TableMayBatch(rel, refusal))
 		return false;
 
-	LookAtAll(NULL, rel, &found);
+	oldcontext = StartLooking();
+	LookAtTable(rel, false, &found);
+	StopLooking(oldcontext);
 	if (found.volatiles)
 	{
 		/* for good, so as not to look again for each row */
@@ -770,17 +747,10 @@ BhMayLoad(BhFrame *frame, Relation rel, bool *freeze, BhCounter *refusal)
 
 	if (*freeze && frame->routed && !frame->looked)
 	{
-		MemoryContext oldcontext;
-		MemoryContext context;
-
-		context = AllocSetContextCreate(CurrentMemoryContext,
-										"batchheap partitions",
-										ALLOCSET_SMALL_SIZES);
-		oldcontext = MemoryContextSwitchTo(context);
+		oldcontext = StartLooking();
 		frame->readers = PartitionsRead(frame->target);
 		frame->looked = true;
-		MemoryContextSwitchTo(oldcontext);
-		MemoryContextDelete(context);
+		StopLooking(oldcontext);
 		*freeze = !frame->readers;
 	}
 	return true;

@@ -118,9 +118,6 @@ typedef struct BhLoad
 	int			prepared_rows;	/* how many of them are filled in so far */
 	int			nrows;			/* rows waiting to be written */
 
-	int			unmarked;		/* frozen batches since TOAST pages were
-								 * marked */
-
 	BhPages    *pages;			/* rows go here instead, if not NULL */
 	bool		toasted;		/* they have put values into the TOAST table */
 
@@ -504,18 +501,15 @@ WriteBatch(BhLoad *load, Relation rel, TupleTableSlot **slots, int nslots)
 	 * before the load.
 	 */
 	BhEndBatch(load->bistate);
+	load->progress.batches++;
 	if ((options & TABLE_INSERT_FROZEN) &&
-		++load->unmarked == BH_BATCHES_UNMARKED)
-	{
+		load->progress.batches % BH_BATCHES_UNMARKED == 0)
 		BhMarkToastPages(rel, false);
-		load->unmarked = 0;
-	}
 	MemoryContextSwitchTo(oldcontext);
 	MemoryContextReset(load->batch_context);
 
 	load->flushing_in = InvalidSubTransactionId;
 
-	load->progress.batches++;
 	BhCount(BH_BATCHES, 1);
 	if (subid == load->owner)
 		CountRows(load, nslots, (options & TABLE_INSERT_FROZEN) != 0);
