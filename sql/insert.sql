@@ -525,6 +525,15 @@ BEGIN; TRUNCATE b; COPY b (i) FROM PROGRAM 'seq 1 2100'; COMMIT;
 SELECT pg_temp.vm('b'), count(*), max(s) FROM b;
 ALTER TABLE b ALTER s DROP DEFAULT;
 RESET max_parallel_workers_per_gather;
+-- ... a trigger of the partitioned table that it names
+CREATE TABLE parts (n int, i int) PARTITION BY LIST (n);
+CREATE TABLE p0 PARTITION OF parts FOR VALUES IN (0) USING batchheap;
+BEGIN; TRUNCATE parts; COPY parts FROM PROGRAM 'seq -f "0,%g" 1 1500' (FORMAT csv); COMMIT;
+SELECT pg_temp.vm('p0'), count(*) FROM parts;
+CREATE TRIGGER t AFTER INSERT ON parts EXECUTE FUNCTION note('p0');
+BEGIN; TRUNCATE parts; COPY parts FROM PROGRAM 'seq -f "0,%g" 1 1500' (FORMAT csv); COMMIT;
+SELECT pg_temp.vm('p0'), count(*) FROM parts;
+DROP TABLE parts;
 DROP FUNCTION peek, note, shout;
 SELECT pg_temp.counted() \g /dev/null
 -- Called by a query
